@@ -93,7 +93,8 @@ $(STAMP_NOTEBOOKS): $(STAMP)
 
 # --- build ----------------------------------------------------------------------------------------
 .PHONY: build benchmark-tools
-CMAKE_ARGS = -DPython3_EXECUTABLE="$(abspath $(PY))" -DHET_MARCH="$(HET_MARCH)"
+# CI=true: .ci/run. The builds of developers, check and threads, have HET_WERROR in their presets.
+CMAKE_ARGS = -DPython3_EXECUTABLE="$(abspath $(PY))" -DHET_MARCH="$(HET_MARCH)" $(if $(CI),-DHET_WERROR=ON)
 # $(call cmake,CONFIGURE_PRESET,BUILD_PRESET,MORE_ARGUMENTS)
 cmake = bash -c 'cmake --preset $(1) $(CMAKE_ARGS) $(3) && cmake --build --preset $(2) -j $(JOBS)'
 

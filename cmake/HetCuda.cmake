@@ -82,12 +82,16 @@ string(REPLACE ";" " " _architectures "${_architectures}")
 message(STATUS "het_tf: libhet_cuda.so for ${_architectures}")
 
 set(_objects)
+set(_werror)
+if(HET_WERROR)
+  set(_werror -Werror all-warnings -Xcompiler -Werror)
+endif()
 foreach(_source IN LISTS _cuda_sources)
   get_filename_component(_name "${_source}" NAME_WE)
   set(_object "${PROJECT_BINARY_DIR}/cuda/${_name}.o")
   add_custom_command(OUTPUT "${_object}"
     COMMAND ${HET_CCACHE} "${HET_NVCC}" -ccbin "${CMAKE_CXX_COMPILER}" --options-file "${_cuda_folder}/nvcc.options"
-      ${_gencode} "-DHET_CUDA_ARCHITECTURES=\"${_architectures}\"" "-I${CMAKE_CURRENT_SOURCE_DIR}"
+      ${_werror} ${_gencode} "-DHET_CUDA_ARCHITECTURES=\"${_architectures}\"" "-I${CMAKE_CURRENT_SOURCE_DIR}"
       -MD -MF "${_object}.d" -c "${_source}" -o "${_object}"
     DEPENDS "${_source}" "${_cuda_folder}/nvcc.options" DEPFILE "${_object}.d" VERBATIM
     COMMENT "Building CUDA object ${_name}.o")

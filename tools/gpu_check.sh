@@ -134,7 +134,7 @@ else
   library="$folder/libhet_cuda.so"
   for source in "$kernels"/*.cu; do
     library_objects+=("$(object "sm$arch" "$source" "$nvcc" -ccbin "$cxx" --options-file "$kernels/nvcc.options" \
-      "-gencode=arch=compute_$arch,code=sm_$arch" "-DHET_CUDA_ARCHITECTURES='\"$architectures\"'" -I.)")
+      -Werror all-warnings -Xcompiler -Werror "-gencode=arch=compute_$arch,code=sm_$arch" "-DHET_CUDA_ARCHITECTURES='\"$architectures\"'" -I.)")
   done
 fi
 

@@ -1,5 +1,6 @@
 """The set-up scripts: what is missing is one clear line that names the remedy."""
 
+import json
 import os
 import re
 import shutil
@@ -127,6 +128,34 @@ def test_a_failed_build_names_what_failed(tmp_path, fails, told, not_told):
     (error,) = errors(done)
     assert error.startswith(f"error: the native build failed: cmake {fails} ")
     assert re.search(told, error) and not_told not in error
+
+
+@pytest.mark.parametrize(("options", "builds"), [((), True), (("-DHET_WERROR=ON",), False)])
+def test_warnings_are_errors_where_somebody_asks(tmp_path, options, builds):
+    """Defect: GCC 12 warns of its own headers for AVX-512, and `make build HET_MARCH=native` failed."""
+    (tmp_path / "warns.cc").write_text("int f() { int unused; return 0; }\n")
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.22)\nproject(warns LANGUAGES CXX)\n"
+        f"include({ROOT}/cmake/HetCompile.cmake)\n"
+        "add_library(warns OBJECT warns.cc)\ntarget_link_libraries(warns PRIVATE het_flags)\n"
+    )
+    build = tmp_path / "build"
+    subprocess.run(["cmake", "-S", tmp_path, "-B", build, *options], capture_output=True, check=True)
+    done = subprocess.run(["cmake", "--build", build], capture_output=True, text=True, check=False)
+    assert "unused" in done.stdout + done.stderr
+    assert (done.returncode == 0) == builds
+
+
+def test_developers_and_ci_ask_for_errors_and_users_do_not():
+    presets = json.loads((ROOT / "CMakePresets.json").read_text())["configurePresets"]
+    asks = {one["name"] for one in presets if one["cacheVariables"].get("HET_WERROR") == "ON"}
+    assert asks == {"debug", "check", "threads", "fuzz"}
+    assert "HET_WERROR" not in (ROOT / "setup.py").read_text()
+    environment = {name: value for name, value in os.environ.items() if name not in ("CI", "MAKEFLAGS")}
+    for ci in ("", "true"):
+        command = ["make", "-n", "build", f"CI={ci}", "-o", "setup"]
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+        assert ("-DHET_WERROR=ON" in done.stdout) == bool(ci)
 
 
 def test_stage_shows_log_tail_and_remedy(machine, tmp_path):
