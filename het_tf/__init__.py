@@ -39,7 +39,6 @@ if _TYPE_CHECKING:
     from het_tf import (
         callbacks,
         checkpoint,
-        horovod,
         initializers,
         keras,
         optimizers,
@@ -63,12 +62,12 @@ if _TYPE_CHECKING:
     from het_tf.python.table.table import Table, flush, reset, tables
 
 _MODULES = (
-    "callbacks", "checkpoint", "horovod", "initializers", "keras", "optimizers", "planner", "serving",
+    "callbacks", "checkpoint", "initializers", "keras", "optimizers", "planner", "serving",
     "torch", "workers",
 )  # fmt: skip
 # Refused where Keras' backend is another one (docs/backends.md).
 _OF_TENSORFLOW = (
-    "export", "horovod", "serving",
+    "export", "serving",
 )  # fmt: skip
 _HOMES = {
     "het_tf.ext.convert.python.front": ("ConversionWarning", "convert"),
@@ -129,7 +128,6 @@ __all__ = [  # without torch, which not every process can import
     "export",
     "flush",
     "hash_ids",
-    "horovod",
     "init",
     "initializers",
     "keras",

@@ -132,7 +132,7 @@ def played(fresh, monkeypatch):
     hvd = Played()
     monkeypatch.setattr(settings.current, "workers", Horovod(hvd))
     # Streams of other tests are not compared with this one's, nor these with theirs.
-    for name, value in (("newest", None), ("_notes", None), ("_passes", [])):
+    for name, value in (("_notes", None), ("_passes", [])):
         monkeypatch.setattr(Stream, name, value)
     return hvd
 

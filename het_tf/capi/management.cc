@@ -119,12 +119,6 @@ int HetSetApplies(const char* name_space, const char* table, int64_t applies) {
   return het::WithTable(name_space, table, [&](het::Table& found) { found.applies.store(applies); });
 }
 
-int HetSetWorkers(const char* name_space, const char* table, int64_t workers) {
-  return WithEngine(name_space, [&](Engine& engine) {
-    return engine.caches().SetWorkers(table, static_cast<uint32_t>(workers));
-  });
-}
-
 int HetRowFloats(const char* name_space, const char* table, int64_t* floats) {
   return het::WithTable(name_space, table, [&](const het::Table& found) {
     *floats = static_cast<int64_t>(found.schema->row_floats());

@@ -32,11 +32,8 @@ HET_EXPORT int HetTableNames(const char* name_space);
 HET_EXPORT int HetSize(const char* name_space, const char* table, int64_t* rows);
 HET_EXPORT int HetBytes(const char* name_space, const char* table, int64_t* bytes);
 HET_EXPORT int HetApplies(const char* name_space, const char* table, int64_t* applies);
-// Sets the step of learning-rate schedules, for a worker that joins a job.
+// Sets the step of learning-rate schedules, when a checkpoint is restored.
 HET_EXPORT int HetSetApplies(const char* name_space, const char* table, int64_t applies);
-// Sets the number of workers that train the table, at least 1. Bounds that follow it change, and caches
-// flush.
-HET_EXPORT int HetSetWorkers(const char* name_space, const char* table, int64_t workers);
 HET_EXPORT int HetRowFloats(const char* name_space, const char* table, int64_t* floats);
 // Ids of strings, by the hash of layers. String i is text[ends[i - 1], ends[i]), the first begins at 0; any
 // bytes. ids: count.

@@ -9,11 +9,6 @@ CachePolicy::CachePolicy(Schema schema, const CacheConfig& config)
   config_.Follow(schema_->optimizer());
 }
 
-void CachePolicy::set_workers(uint32_t workers) {
-  config_.workers = workers;
-  config_.Follow(schema_->optimizer());
-}
-
 RowFormat CachePolicy::row_format() const {
   if (schema_->dim() == 1) return RowFormat::kFloat32;
   return config_.wire == RowFormat::kInt4 ? RowFormat::kInt8 : config_.wire;

@@ -21,7 +21,6 @@ class CachePolicy {
 
   const CacheConfig& config() const { return config_; }
   SyncPolicy sync() const { return config_.sync(); }
-  void set_workers(uint32_t workers);
 
   // The format of rows: the config's, except for rows of one number, which would hardly become smaller.
   RowFormat row_format() const;

@@ -14,13 +14,6 @@ void ClientBackend::InvalidateAll(const Table& table) {
   if (client->HasTable(table.schema->id())) client->ForgetTable(table.schema->id());
 }
 
-Status ClientBackend::SetWorkers(const Table& table, uint32_t workers) {
-  const ClientDriver::Lock client(driver_);
-  if (!client->HasTable(table.schema->id())) return TableIsGone(table);
-  client->cache(table.schema->id())->policy().set_workers(workers);
-  return Status();
-}
-
 Vector<const BatchPlan::Group*> CachedBackend::GroupsOf(const StepCall& call) const {
   Vector<const BatchPlan::Group*> groups;
   for (const BatchPlan::Group& group : call.step->plan.groups()) {

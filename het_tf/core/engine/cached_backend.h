@@ -13,7 +13,6 @@ class ClientBackend : public TableBackend {
 
   void Invalidate(const Table& table, Span<const Key> keys) override;
   void InvalidateAll(const Table& table) override;
-  Status SetWorkers(const Table& table, uint32_t workers) override;
 
  protected:
   ClientDriver* const driver_;

@@ -26,9 +26,6 @@ class Caches {
   Status Refresh();
   // A checkpoint has all applied updates: they need not be kept for servers that lose them.
   void MarkDurable();
-  // Sets the number of workers that train a table. If its bounds follow that number, this flushes, so that no
-  // row has more unsent ticks than the new bound; an error leaves the bounds unchanged.
-  Status SetWorkers(const std::string& table, uint32_t workers);
 
  private:
   EngineParts* const parts_;

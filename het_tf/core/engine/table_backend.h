@@ -75,7 +75,6 @@ class TableBackend {
   // Rows were changed at the store: drops them with their unsent updates.
   virtual void Invalidate(const Table&, Span<const Key>) {}
   virtual void InvalidateAll(const Table&) {}
-  virtual Status SetWorkers(const Table&, uint32_t /*workers*/) { return Status(); }
   virtual Status Stats(const Table&, TableStats*) { return Status(); }
 };
 

@@ -52,9 +52,4 @@ void TableCatalog::Remove(const std::string& name) {
   generation_.fetch_add(1);
 }
 
-void TableCatalog::SetWorkers(Table* table, uint32_t workers) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  table->options.cache->workers = workers;
-}
-
 }  // namespace het

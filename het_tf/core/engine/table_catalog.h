@@ -33,13 +33,10 @@ class TableCatalog {
   // Changes whenever a table is created or dropped: earlier results of Find are then invalid.
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
-  // Changes options of a cached table while it is in use.
-  void SetWorkers(Table* table, uint32_t workers);
-
  private:
   const std::string name_space_;
   std::mutex changes_;
-  mutable std::mutex mutex_;  // guards the members below, and the bounds in tables' options
+  mutable std::mutex mutex_;  // guards the members below
   std::map<std::string, TablePtr> tables_;
   std::atomic<uint64_t> generation_{1};
 };

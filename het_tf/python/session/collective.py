@@ -20,7 +20,7 @@ def require_init() -> None:
 
     Each would train its own tables, or push unscaled gradients, without a message.
     """
-    if settings.workers().size > 1 or settings.workers().elastic:
+    if settings.workers().size > 1:
         return
     launcher, ranks = extensions.of("ranks").launched()
     if ranks > 1:
@@ -128,19 +128,9 @@ def gather_rows(values: Any, label: str) -> Any:
     return settings.workers().gather(tf.convert_to_tensor(values), f"het_tf.{label}")
 
 
-def gradient_scale() -> Any:
-    """Returns the factor of the gradients of rows: 1 / workers, or 1.
-
-    It is a float, or in an elastic job a float32 scalar that is computed when the graph runs.
-    """
-    workers = settings.workers()
-    if settings.current.gradient_scale == "sum":
-        return 1.0
-    if not workers.elastic:
-        return 1.0 / workers.size
-    from het_tf.python.session.native import tf
-
-    return 1.0 / tf.cast(workers.size_tensor(), tf.float32)
+def gradient_scale() -> float:
+    """Returns the factor of the gradients of rows: 1 / workers, or 1."""
+    return 1.0 if settings.current.gradient_scale == "sum" else 1.0 / settings.workers().size
 
 
 def barrier() -> None:

@@ -122,7 +122,8 @@ def init(
         between ranks.
       ConnectionError: No server answers at the address, or it refuses the login.
       TimeoutError: Some of the ranks did not come.
-      NotImplementedError: horovodrun has started the ranks, and Keras' backend is not TensorFlow.
+      NotImplementedError: horovodrun has started the ranks, and Keras' backend is not TensorFlow, or the job
+        is elastic.
       RuntimeError: Tables exist elsewhere already, the server has not loaded the het module,
         or horovodrun started ranks, but Horovod does not import.
     """
@@ -138,9 +139,7 @@ def init(
     if store.address == "":
         _refuse_own_stores(*extensions.of("ranks").launched())
     workers = extensions.of("ranks").workers(address, settings.password_function(store.password))
-    if workers.elastic:
-        _require_address(address)  # not collective: workers that join later call it alone
-    elif workers.size > 1:
+    if workers.size > 1:
         equal = {
             "gradient_scale": gradient_scale,
             "accumulate": accumulate,
@@ -156,15 +155,6 @@ def init(
     settings.current.namespace = namespace
     settings.current.threads = threads
     update_threads()
-
-
-def _require_address(address: str) -> None:
-    if not address:
-        raise ValueError(
-            "the job is elastic, but no parameter server is given; one that a worker starts would end with "
-            "that worker. Start one that outlives them (`het ps up`, docs/parameter-server.md), and give its "
-            "address by HET_PS or het_tf.init(ps=...)"
-        )
 
 
 def _refuse_own_stores(launcher: str, ranks: int) -> None:

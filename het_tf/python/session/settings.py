@@ -3,7 +3,6 @@
 It imports no TensorFlow. Only connection.py writes `current`; all others use the functions.
 """
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -60,18 +59,13 @@ def ask_password() -> Callable[[], str] | None:
 
 
 def is_first_worker() -> bool:
-    """Whether this is the only worker, or rank 0; False for all workers of an elastic job."""
-    return not current.workers.elastic and current.workers.rank == 0
-
-
-def is_elastic_job() -> bool:
-    """Whether `horovodrun` has started this process for an elastic job."""
-    return os.environ.get("HOROVOD_ELASTIC", "0") not in ("", "0")
+    """Whether this is the only worker, or rank 0."""
+    return current.workers.rank == 0
 
 
 def several_workers() -> bool:
-    """Whether a graph traced now may run with several workers, now or after others have joined."""
-    return current.workers.elastic or current.workers.size > 1
+    """Whether this process is one of several workers."""
+    return current.workers.size > 1
 
 
 def accumulates() -> bool:

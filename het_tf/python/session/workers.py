@@ -18,17 +18,11 @@ class Workers:
 
     Attributes:
       kind: Name of the connection, for messages.
-      elastic: Whether the number of workers may change while the process lives.
       rank: Number of this worker, from 0.
       size: Number of workers.
     """
 
     kind = "one process"
-
-    @property
-    def elastic(self) -> bool:
-        """Whether the number of workers may change while the process lives."""
-        return False
 
     @property
     def rank(self) -> int:
@@ -39,12 +33,6 @@ class Workers:
     def size(self) -> int:
         """Number of workers."""
         return 1
-
-    def size_tensor(self) -> Any:
-        """The number of workers when the graph runs, an int32 scalar."""
-        from het_tf.python.session.native import tf
-
-        return tf.constant(self.size)
 
     def mean(self, gradients: list[Any], label: str) -> list[Any]:
         """Averages dense tensors and IndexedSlices over all ranks."""

@@ -225,14 +225,6 @@ def _same_rate(a: optimizers.Optimizer, b: optimizers.Optimizer) -> bool:
     return bool(a.get_config()["learning_rate"] == b.get_config()["learning_rate"])
 
 
-def follow_workers() -> None:
-    """Passes the present number of workers to caches, whose bounds depend on it."""
-    for (namespace, name), entry in list(_entries.items()):
-        for cache in list(entry.users.values()):
-            cache.workers = settings.workers().size
-            native.call("HetSetWorkers", namespace, name, cache.workers)
-
-
 def find(namespace: str, table: str) -> Entry | None:
     """Returns the entry of a table, or None if no layer of this process has declared it."""
     return _entries.get((namespace, table))

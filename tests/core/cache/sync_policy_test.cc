@@ -130,12 +130,12 @@ TEST(StalenessBounds, ZeroIsExactAndUnboundedIsNotChecked) {
 TEST(StalenessBounds, OfACacheFollowItsWorkers) {
   CacheConfig config;
   config.staleness = 30;
-  config.workers = 8;
-  TableCache cache(testing::NewSchema("t", 1, "adagrad"), config, 1);
-  EXPECT_EQ(cache.policy().config().push_bound.most, 5);
-  cache.policy().set_workers(32);
-  EXPECT_EQ(cache.policy().config().push_bound.most, 1);
-  EXPECT_EQ(cache.policy().config().pull_bound, Bound(30, 10));
+  for (const auto& [workers, most] : {std::pair(8, 5), std::pair(32, 1)}) {
+    config.workers = static_cast<uint32_t>(workers);
+    const TableCache cache(testing::NewSchema("t", 1, "adagrad"), config, 1);
+    EXPECT_EQ(cache.policy().config().push_bound.most, most);
+    EXPECT_EQ(cache.policy().config().pull_bound, Bound(30, 10));
+  }
 }
 
 }  // namespace

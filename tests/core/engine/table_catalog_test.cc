@@ -38,13 +38,5 @@ TEST(TableCatalog, GenerationTellsThatTablesCameOrWent) {
   EXPECT_EQ(held->schema->dim(), 2u) << "calls that have found it go on with it";
 }
 
-TEST(TableCatalog, WorkersMayChange) {
-  TableCatalog catalog("");
-  catalog.Add(NewSchema("a", 2), TableOptions{CacheConfig()});
-  const TablePtr table = catalog.Find("a").value();
-  catalog.SetWorkers(table.get(), 3);
-  EXPECT_EQ(table->options.cache->workers, 3u);
-}
-
 }  // namespace
 }  // namespace het

@@ -128,13 +128,6 @@ def test_rows_that_cannot_travel_on_demand_are_refused(fresh, four, name):
         het_tf.workers.shard(dataset(), **arguments)
 
 
-def test_an_elastic_job_has_no_rows_on_demand(fresh, four, monkeypatch):
-    """Would catch: a worker that leaves with updates that the others have waited for."""
-    monkeypatch.setenv("HOROVOD_ELASTIC", "1")
-    with pytest.raises(ValueError, match="in an elastic job"):
-        het_tf.workers.shard(dataset(), by="id", batch=BATCH, lookahead=layer("id"), sync="on_demand")
-
-
 def test_each_rank_gets_its_het_data_file(four, tmp_path):
     files = [(f"part-{rank}.tsv", 1 + rank) for rank in range(RANKS)]
     for name, size in files:
@@ -235,16 +228,3 @@ def test_a_pass_counts_from_its_first_note(played):
     notes = Stream._notes.newest.numpy()
     assert passes == [40, 40] and notes[-4:, :3].tolist() == [[1, 1, 16], [1, 1, 32], [1, 2, 16], [1, 2, 32]]
     assert notes[-4, 3] == notes[-2, 3] and agreement.EVERY == 16
-
-
-def test_elastic_job_must_place_stream_anew(played, monkeypatch):
-    monkeypatch.setenv("HOROVOD_ELASTIC", "1")
-    played.others = lambda mine: pytest.fail("a worker that joins would ask alone")
-    placed = het_tf.workers.shard(dataset(), by="id", batch=BATCH)
-    het_tf.workers.reduce_gradients([tf.ones([])], [tf.Variable(1.0)])
-    played.ranks = 3
-    with pytest.raises(RuntimeError, match=r"placed for 2 workers, but there are 3; call .* inside the func"):
-        het_tf.workers.reduce_gradients([tf.ones([])], [tf.Variable(1.0)])
-    het_tf.workers.shard(dataset(), by="id", batch=BATCH)
-    het_tf.workers.reduce_gradients([tf.ones([])], [tf.Variable(1.0)])
-    del placed

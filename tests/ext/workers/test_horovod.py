@@ -74,6 +74,17 @@ def test_init_finds_horovod(fresh, hvd, monkeypatch):
         het_tf.init()  # they are connected without it
 
 
+def test_an_elastic_job_is_refused(fresh, hvd, monkeypatch):
+    monkeypatch.setenv("HOROVOD_ELASTIC", "1")
+    before = vars(settings.current).copy()
+    refusal = "HOROVOD_ELASTIC is '1'.*elastic job.*`het run --nnodes MIN:MAX --max-restarts N`"
+    with pytest.raises(NotImplementedError, match=refusal):
+        het_tf.init(gradient_scale="sum")
+    assert vars(settings.current) == before
+    with pytest.raises(NotImplementedError, match=refusal):
+        het_tf.keras.Embedding(2, name="t")
+
+
 def test_several_ranks_never_train_tables_apart(fresh, hvd, monkeypatch):
     with pytest.raises(ValueError, match="every rank would train its own tables"):
         het_tf.init(ps="")

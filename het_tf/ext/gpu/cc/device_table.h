@@ -14,8 +14,7 @@ namespace het {
 
 // The table's configuration for the library. `store`: any of its partitions. Borrows the schema's name.
 //
-// keep_updates is always 1: a push bound of 0 would need no memory for updates, but SetWorkers may raise it.
-// So a row takes 8 * row_floats bytes and some 32 of clocks, for any bound.
+// keep_updates is always 1, also for a push bound of 0, which needs no memory for updates. So a row takes 8 * row_floats bytes and some 32 of clocks, for any bound.
 HetDevTableConfig DeviceConfig(const TableSchema& schema, const CacheConfig& cache, const PartitionId& store);
 
 // Returns the most rows whose cache takes at most `bytes`; 0: not even a bucket fits.

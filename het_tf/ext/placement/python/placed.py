@@ -64,7 +64,7 @@ def place(data: Any, by: str, batch: int | None, planned: Planned) -> Any:
         rule = ByLocation(placement, spec, planned) if by == LOCATION else ByField(placement, spec)
         _refuse_sparse(spec)
         say({**placement.describe(), "type": rule.kind, "sync": planned.sync})
-    stream = Stream(placement)
+    stream = Stream()
     if placement.workers == 1:
         return planned.of_rank(whole)
     return _of_rank(whole, placement, rank, stream, rule, planned)

@@ -155,11 +155,6 @@ def components_of(element: Any) -> tuple[Any, ...]:
 
 def _check_layers(collections: list[Any]) -> None:
     """Raises ValueError if rows of these layers cannot travel on demand."""
-    if settings.workers().elastic:
-        raise ValueError(
-            "sync is 'on_demand' in an elastic job, where a worker may leave with the updates that it holds "
-            "back; leave sync= out"
-        )
     of_table: dict[str, Any] = {}
     for layer in collections:
         for table in layer.tables:

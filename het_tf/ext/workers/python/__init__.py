@@ -1,1 +1,1 @@
-"""Several workers (public as `het_tf.workers` and `het_tf.horovod`)."""
+"""Several workers (public as `het_tf.workers`)."""

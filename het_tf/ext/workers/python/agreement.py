@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.ext.placement.python.placement import Placement, mixed
+from het_tf.ext.placement.python.placement import mixed
 from het_tf.python.hashing import GAMMA
 from het_tf.python.session import collective, settings
 from het_tf.python.session.native import tf
@@ -25,7 +25,7 @@ _NUMBERS = 4  # of a note: stream, its pass, global batches in it so far, finger
 
 @contextlib.contextmanager
 def agree() -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Compares the ranks' values at its end. Every rank must enter it, except in an elastic job.
+    """Compares the ranks' values at its end. Every rank must enter it.
 
     Yields a function that takes this rank's value, for JSON.
 
@@ -33,9 +33,6 @@ def agree() -> Iterator[Callable[[dict[str, Any]], None]]:
       RuntimeError: The values differ, or another rank fails inside.
     """
     said: dict[str, Any] = {}
-    if settings.workers().elastic:  # a worker that joins would enter alone
-        yield said.update
-        return
     with collective.together("placement", "place its samples"):
         yield said.update
     of_ranks = collective.gather(said, "placement_said")
@@ -61,21 +58,15 @@ class _Notes:
 class Stream:
     """The fingerprints of a placed stream, for comparison.
 
-    Args:
-      placement: Its rule.
-
     Attributes:
       begin: The state at the begin of a pass: pass, global batches so far, fingerprint.
-      newest: Class attribute: the placement of the newest stream.
     """
 
-    newest: Placement | None = None
     _notes: _Notes | None = None
     _passes: list[Any] = []  # noqa: RUF012  a variable for each stream; pipelines do not keep theirs alive
     begin = (np.int64(0), np.int64(0), np.uint64(0))
 
-    def __init__(self, placement: Placement) -> None:
-        Stream.newest = placement
+    def __init__(self) -> None:
         Stream._notes = Stream._notes or _Notes()
         with tf.init_scope(), tf.device("/CPU:0"):
             self._pass = tf.Variable(0, dtype=tf.int64, trainable=False)
@@ -120,13 +111,9 @@ def compare(after: list[Any]) -> list[Any]:
       Tensors that must precede the next collective of the step.
 
     Raises:
-      RuntimeError: During tracing, in an elastic job: the stream is for another number of workers.
       tf.errors.InvalidArgumentError: In the step: a rank reads another order.
     """
     if Stream._notes is None:
-        return []
-    if settings.workers().elastic:
-        _refuse_other_workers()
         return []
     notes, name = Stream._notes, collective.name("placed")
 
@@ -153,12 +140,3 @@ def _tell(every: Any, found: Any) -> Any:
     text = tf.strings.join([word if isinstance(word, str) else tf.strings.as_string(word) for word in words])
     tf.debugging.Assert(False, [text], summarize=1)
     return True
-
-
-def _refuse_other_workers() -> None:
-    newest, now = Stream.newest, settings.workers().size
-    if newest is not None and newest.workers != now:
-        raise RuntimeError(
-            f"the stream was placed for {newest.workers} workers, but there are {now}; call "
-            "het_tf.workers.shard inside the function that run_elastic decorates"
-        )

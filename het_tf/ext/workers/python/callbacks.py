@@ -60,7 +60,7 @@ def fits(model: Any, fit: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(fit)
     def run(*args: Any, **kwargs: Any) -> Any:
-        if not takes or settings.workers().elastic or settings.workers().size == 1:
+        if not takes or settings.workers().size == 1:
             return fit(*args, **kwargs)
         given = args[_PLACE] if len(args) > _PLACE else kwargs.pop("callbacks", None)
         if isinstance(given, keras.callbacks.CallbackList):

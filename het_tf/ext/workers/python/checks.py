@@ -28,8 +28,8 @@ def compare_ranks(model: Any) -> None:
     Raises:
       RuntimeError: They differ; every rank names the difference.
     """
-    if settings.workers().size == 1 or settings.workers().elastic:
-        return  # a worker that joins an elastic job would compare alone; ElasticState has synchronised it
+    if settings.workers().size == 1:
+        return
     weights = model.trainable_weights
     mine = {
         "trainable weights": [[list(weight.shape), str(weight.dtype)] for weight in weights],

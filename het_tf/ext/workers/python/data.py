@@ -79,7 +79,7 @@ def shard(
       ValueError: The data has another type, or fewer elements than ranks; it has no field
         `by`, or one that is a number or has several values; files were placed for another number of workers;
         `lookahead` or `sync` without `by`; `lookahead` finds no ids in the features, or has its cache on
-        a GPU; rows that travel on demand belong to two layers, or the job is elastic.
+        a GPU; rows that travel on demand belong to two layers.
       FileNotFoundError: A directory or file of `het data shard` is missing.
       RuntimeError: `het_tf.init` was not called on every rank; placed: the ranks do not place alike.
       ImportError: A placed stream, and Keras' backend is not TensorFlow.

@@ -27,10 +27,10 @@ def distribute(model: Any) -> Any:
 
     * Each `fit`, and a first `train_on_batch`, begins with the weights and the optimizer state of rank 0,
       also where the first step makes the weights. (Under `run_eagerly=True` the forward pass of such a step
-      runs before.) An elastic job has ElasticState for this.
+      runs before.)
     * The logs of an epoch are those of all ranks when callbacks read them: metrics exactly, as in
       `global_metrics`, for training and validation; other numbers averaged. The progress bar shows this
-      rank's part, `evaluate` returns it: call `global_metrics` after it. An elastic job merges no logs.
+      rank's part, `evaluate` returns it: call `global_metrics` after it.
     * On datasets of unknown length, as after a `filter`, an epoch ends on all ranks with the shortest, as in
       `until_shortest`. A generator needs `steps_per_epoch`.
     * If rows travel on demand (`shard(sync=)`), `fit` flushes on all ranks before, after, and before an
@@ -108,8 +108,7 @@ class _Step:
         self._model = model
         self._inner = inner
         self._compared = False
-        # A worker that joins an elastic job would broadcast alone; ElasticState does it.
-        self.before_update: Any = None if settings.workers().elastic else partial(callbacks.broadcast, model)
+        self.before_update: Any = partial(callbacks.broadcast, model)
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the model's train_step with its optimizers intercepted."""

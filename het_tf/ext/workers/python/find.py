@@ -1,6 +1,7 @@
 """Finds the workers that this process is one of."""
 
 import importlib
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +9,6 @@ from typing import Any
 from het_tf.ext.workers.python import environments
 from het_tf.ext.workers.python.environments.place import Place
 from het_tf.python import backend
-from het_tf.python.session import settings
 from het_tf.python.session.workers import Workers
 
 _connected: dict[Place, Workers] = {}  # the process's own place: ranks meet once
@@ -16,6 +16,7 @@ _connected: dict[Place, Workers] = {}  # the process's own place: ranks meet onc
 
 def launched() -> tuple[str, int]:
     """What has started ranks, and their number; ("", 1) if nothing has."""
+    _refuse_elastic()
     hvd = _initialised()
     if hvd is not None:
         return "Horovod", int(hvd.size())
@@ -35,16 +36,17 @@ def workers(address: str, ask_password: Callable[[], str] | None = None) -> Work
     Raises:
       ValueError: What started the ranks contradicts itself, or the process group of torch.distributed or
         jax.distributed; or there is no parameter server.
-      NotImplementedError: Horovod has started them, and Keras' backend is not TensorFlow.
+      NotImplementedError: Horovod has started them, and Keras' backend is not TensorFlow; or an elastic job.
       RuntimeError: horovodrun started this process, but Horovod does not import, or is built without MPI.
       ConnectionError, TimeoutError: The ranks do not find each other.
     """
+    _refuse_elastic()
     hvd = _initialised()
     place = environments.find() if hvd is None else None
     if not backend.TENSORFLOW:
         _refuse_horovod(place)
         place = _of_group(place)
-    if hvd is None and (place is None or place.size == 1) and not settings.is_elastic_job():
+    if hvd is None and (place is None or place.size == 1):
         return Workers()
     if hvd is None and backend.TENSORFLOW and (place is None or place.launcher in ("horovodrun", "mpirun")):
         hvd = _import(place)
@@ -112,8 +114,16 @@ def compare_group(group: tuple[str, int, int] | None, said: str, rank: int, size
         )
 
 
+def _refuse_elastic() -> None:
+    if (said := os.environ.get("HOROVOD_ELASTIC", "")) not in ("", "0"):
+        raise NotImplementedError(
+            f"HOROVOD_ELASTIC is {said!r}: horovodrun has started an elastic job, which het_tf does not run; "
+            "start it by `het run --nnodes MIN:MAX --max-restarts N`"
+        )
+
+
 def _refuse_horovod(place: Place | None) -> None:
-    if settings.is_elastic_job() or (place is not None and place.launcher == "horovodrun" and place.size > 1):
+    if place is not None and place.launcher == "horovodrun" and place.size > 1:
         raise NotImplementedError(
             f"horovodrun has started this process, but Keras' backend is {backend.NAME!r}, and het_tf uses "
             "Horovod on TensorFlow alone: start the ranks by `het run`, mpirun or torchrun"
@@ -137,7 +147,7 @@ def _import(place: Place | None) -> Any:
             "doctor` prints the remedy, and `het run` needs no Horovod"
         ) from None
     hvd.init()
-    if not settings.is_elastic_job() and place is not None and hvd.size() != place.size:
+    if place is not None and hvd.size() != place.size:
         raise RuntimeError(
             f"this process is one of {place.size} ranks, but Horovod has found {hvd.size()}; start the "
             "program by horovodrun or `het run`, or build Horovod with MPI"

@@ -31,7 +31,6 @@ def reduce_gradients(gradients: Any, variables: Any) -> Any:
       NotImplementedError: A gradient of PyTorch is sparse.
       tf.errors.InvalidArgumentError: In the step: the ranks read a placed stream (`shard(by=)`) in different
         orders.
-      RuntimeError: In an elastic job: the stream was placed for another number of workers.
     """
     if not settings.several_workers():
         return gradients

@@ -1,8 +1,7 @@
-"""Workers under Horovod: ranks of horovodrun or mpirun, whose number may change in an elastic job."""
+"""Workers under Horovod: ranks of horovodrun or mpirun."""
 
 from typing import Any
 
-from het_tf.python.session import settings
 from het_tf.python.session.native import tf
 from het_tf.python.session.workers import Workers
 
@@ -23,11 +22,6 @@ class Horovod(Workers):
         self.hvd = hvd
 
     @property
-    def elastic(self) -> bool:
-        """Whether horovodrun has started an elastic job."""
-        return settings.is_elastic_job()
-
-    @property
     def rank(self) -> int:
         """Number of this worker, from 0."""
         return int(self.hvd.rank())
@@ -36,10 +30,6 @@ class Horovod(Workers):
     def size(self) -> int:
         """Number of workers."""
         return int(self.hvd.size())
-
-    def size_tensor(self) -> Any:
-        """The number of workers when the graph runs."""
-        return self.hvd.size_op()
 
     def mean(self, gradients: list[Any], label: str) -> list[Any]:
         """As Workers.mean."""

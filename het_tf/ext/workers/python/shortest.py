@@ -111,19 +111,13 @@ def until_shortest(dataset: Any) -> Any:
 
     Raises:
       ValueError: It is not a tf.data.Dataset.
-      RuntimeError: `het_tf.init` was not called on every rank, or the job is elastic, where a worker that
-        joins begins a pass while others are in the middle of one.
+      RuntimeError: `het_tf.init` was not called on every rank.
       tf.errors.InvalidArgumentError: In a pass: this rank has no batch at all, something reads ahead, or
         a step reads two such datasets.
     """
     if not isinstance(dataset, tf.data.Dataset):
         raise ValueError(f"dataset is a {type(dataset).__name__}; give a tf.data.Dataset of batches")
     collective.require_init()
-    if settings.workers().elastic:
-        raise RuntimeError(
-            "het_tf.workers.until_shortest was called in an elastic job, whose workers begin a pass at "
-            "different times; count the steps: dataset.repeat(), and the same number of steps everywhere"
-        )
     if settings.workers().size == 1:
         return dataset
     _Pass.current().active.assign(True)
@@ -168,8 +162,6 @@ def compare(after: list[Any]) -> None:
     Args:
       after: Tensors of the step that come first: they depend on its batch.
     """
-    if settings.workers().elastic:
-        return
     state, workers, name = _Pass.current(), settings.workers(), collective.name("shortest")
 
     def exchange() -> Any:
@@ -207,7 +199,7 @@ def fits(model: Any, fit: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(fit)
     def run(x: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if settings.workers().size == 1 or settings.workers().elastic:
+        if settings.workers().size == 1:
             return fit(x, *args, **kwargs)
         try:
             given = signature.bind(x, *args, **kwargs).arguments

@@ -147,7 +147,7 @@ def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -
             given = tf.constant(rates, tf.float32)
         else:
             given = tf.stack([tf.cast(tf.convert_to_tensor(rate), tf.float32) for rate in rates])
-        scale = tf.convert_to_tensor(collective.gradient_scale(), dtype=tf.float32)
+        scale = tf.constant(collective.gradient_scale(), tf.float32)
     if settings.accumulates():
         done = _exchange(call, ticket, given, scale)
     else:
@@ -169,7 +169,7 @@ def _exchange(call: Update, ticket: Any, rates: Any, scale: Any) -> Any:
     workers = settings.workers()
     with tf.device("CPU:0"):
         parts = native.ops.het_sum_grads(
-            tickets=ticket, scale=scale, workers=workers.size_tensor(), **call.attributes
+            tickets=ticket, scale=scale, workers=tf.constant(workers.size), **call.attributes
         )
         received, lengths = workers.exchange(parts.payload, parts.splits, collective.name("accumulate"))
         return native.ops.het_apply_sums(

@@ -40,7 +40,10 @@ class DeviceSchedules : public ::testing::TestWithParam<uint64_t> {
         spec.l2 = 0.01;
       }
       // The bounds of the other table follow the number of workers.
-      if (spec.name == "b") options.cache->staleness = options.cache->pull_bound.most;
+      if (spec.name == "b") {
+        options.cache->staleness = options.cache->pull_bound.most;
+        options.cache->workers = static_cast<uint32_t>(random_.Between(1, 4));
+      }
       ASSERT_TRUE(direct_.tables().Create(spec, TableOptions()).ok());
       const Status created = device_.tables().Create(spec, options);
       ASSERT_TRUE(created.ok()) << created.message();
@@ -152,11 +155,8 @@ TEST_P(DeviceSchedules, GiveTheRowsOfADirectTable) {
     } else if (kind < 96) {
       size_t removed = 0;
       Each([&](Engine* engine) { return engine->tables().Remove("b", keys, &removed); });
-    } else if (kind < 97) {
-      Each([](Engine* engine) { return engine->tables().Clear("b"); });
     } else {
-      const auto workers = static_cast<uint32_t>(random_.Between(1, 4));
-      Each([&](Engine* engine) { return engine->caches().SetWorkers("b", workers); });
+      Each([](Engine* engine) { return engine->tables().Clear("b"); });
     }
   }
   ExpectEqualTables();
