@@ -13,14 +13,14 @@ so that fewer rows travel. See docs/workers.md.
 
 from typing import TYPE_CHECKING, Any
 
-from het_tf.ext.workers.python.callbacks import broadcast, on_rank_zero
+from het_tf.ext.workers.python.callbacks import broadcast
 from het_tf.ext.workers.python.data import shard
 from het_tf.ext.workers.python.distribute import distribute
 from het_tf.ext.workers.python.gradients import reduce_gradients
-from het_tf.ext.workers.python.metrics import global_metrics, global_states
+from het_tf.ext.workers.python.metrics import global_metrics
 from het_tf.python import backend
 from het_tf.python.gone import refuse
-from het_tf.python.session.collective import barrier, rank, size
+from het_tf.python.session.collective import rank, size
 
 if TYPE_CHECKING or backend.TENSORFLOW:
     from het_tf.ext.workers.python.shortest import until_shortest
@@ -34,12 +34,9 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "barrier",
     "broadcast",
     "distribute",
     "global_metrics",
-    "global_states",
-    "on_rank_zero",
     "rank",
     "reduce_gradients",
     "shard",

@@ -122,24 +122,23 @@ def client(server):
 
 @pytest.fixture
 def played(fresh, monkeypatch):
-    """A played Horovod of two ranks that het_tf was initialised with; tables are in this process."""
+    """Two played ranks that het_tf was initialised with; tables are in this process."""
     from played_lib import Played
 
     from het_tf.ext.workers.python.agreement import Stream
-    from het_tf.ext.workers.python.horovod_workers import Horovod
     from het_tf.python.session import settings
 
-    hvd = Played()
-    monkeypatch.setattr(settings.current, "workers", Horovod(hvd))
+    played = Played()
+    monkeypatch.setattr(settings.current, "workers", played)
     # Streams of other tests are not compared with this one's, nor these with theirs.
     for name, value in (("_notes", None), ("_passes", [])):
         monkeypatch.setattr(Stream, name, value)
-    return hvd
+    return played
 
 
 @pytest.fixture
 def four(played):
-    """A played Horovod of four ranks that all say the same."""
+    """Four played ranks that all say the same."""
     played.ranks = 4
     played.others = lambda mine: [mine] * 3
     return played

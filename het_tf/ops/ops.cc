@@ -43,13 +43,6 @@ void ScalarShape(TF_ShapeInferenceContext* context, TF_Status* status) {
   TF_ShapeInferenceContextSetOutput(context, 0, scalar.get(), status);
 }
 
-void SumGradsShape(TF_ShapeInferenceContext* context, TF_Status* status) {
-  const Shape vector(TF_ShapeInferenceContextVectorFromSize(context, -1));
-  TF_ShapeInferenceContextSetOutput(context, 0, vector.get(), status);
-  if (Ok(status)) TF_ShapeInferenceContextSetOutput(context, 1, vector.get(), status);
-  if (Ok(status)) TF_ShapeInferenceContextSetOutput(context, 2, vector.get(), status);
-}
-
 void NoShape(TF_ShapeInferenceContext*, TF_Status*) {}
 
 const bool registered = Register({
@@ -89,21 +82,6 @@ const bool registered = Register({
     // `learning_rates`: of each table of specs. `done`: 0.
     {"HetApplyGrad",
      {"tickets: float", "learning_rates: float", "scale: float"},
-     {"done: float"},
-     {"tables: list(string)", "specs: string"},
-     &ScalarShape},
-    // HetApplyGrad in two halves, for workers that sum their gradients before one of them updates the row
-    // (core/plan/gradient_sums.h). `payload` has a part for each of `workers` workers, of splits[w] bytes. An
-    // error of the first half travels in it: HetApplySums raises it, at all workers. `layout`: of the sums,
-    // for the second half.
-    {"HetSumGrads",
-     {"tickets: float", "scale: float", "workers: int32"},
-     {"payload: uint8", "splits: int32", "layout: int64"},
-     {"tables: list(string)", "specs: string"},
-     &SumGradsShape},
-    // The second half: `received` has the parts that all workers made for this one, `lengths` their lengths.
-    {"HetApplySums",
-     {"received: uint8", "lengths: int32", "learning_rates: float", "layout: int64"},
      {"done: float"},
      {"tables: list(string)", "specs: string"},
      &ScalarShape},

@@ -19,6 +19,7 @@ import tensorflow as tf
 
 import het_tf
 from het_tf.ext.workers.python import find
+from het_tf.python.session import collective
 
 BATCH = 12  # of one worker
 NONE = -7  # padding
@@ -177,7 +178,7 @@ def exact(workers: Any, given: dict[str, Any]) -> dict[str, Any]:
     else:
         train(model, [of_worker(step, workers.rank) for step in steps], given["how"], samples, workers, scale)
     het_tf.flush()
-    het_tf.workers.barrier()
+    collective.barrier()
     if workers.rank == 0:
         columns = {
             f"{table}/{column}": values
@@ -231,7 +232,7 @@ def agreement(workers: Any, given: dict[str, Any]) -> dict[str, Any]:
         return 0.0
 
     def rows(embed: Any) -> Any:
-        het_tf.workers.barrier()
+        collective.barrier()
         return het_tf.Table(embed.name).lookup([1, 2])[:, 0].tolist()
 
     embed = layer("plain")

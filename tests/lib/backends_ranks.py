@@ -19,7 +19,8 @@ from backends_lib import DIM, apply, array, gradients
 
 import het_tf
 from het_tf.ext.workers.python.backends import ops
-from het_tf.python.session import settings
+from het_tf.ext.workers.python.metrics import global_states
+from het_tf.python.session import collective, settings
 
 BACKEND = keras.backend.backend()
 IDS, ROWS, BATCH = 40, 192, 8
@@ -129,7 +130,7 @@ def merged(workers, place):
 
     mine = metrics(slice(0, 50) if workers.rank() == 0 else slice(50, 120))
     before = [float(one.result()) for one in mine]
-    with het_tf.workers.global_states(mine):
+    with global_states(mine):
         np.testing.assert_allclose(
             [float(one.result()) for one in mine],
             [float(one.result()) for one in metrics(slice(0, 120))],
@@ -251,11 +252,11 @@ def saved(workers, place):
     ids, labels = het_tf.workers.shard(data())
     saver = het_tf.callbacks.Checkpoint(str(place / "checkpoints"))
     model.fit(ids, labels, batch_size=BATCH, verbose=0, callbacks=[saver])
-    het_tf.workers.barrier()
+    collective.barrier()
     before = het_tf.Table("saved").lookup(np.arange(IDS), stored=True)
-    het_tf.workers.barrier()
+    collective.barrier()
     het_tf.Table("saved").clear() if workers.rank() == 0 else None
-    het_tf.workers.barrier()
+    collective.barrier()
     het_tf.checkpoint.restore(place / "checkpoints", model)
     np.testing.assert_array_equal(het_tf.Table("saved").lookup(np.arange(IDS), stored=True), before)
 
@@ -271,7 +272,7 @@ def exact(workers, place):
     het_tf.flush(all_ranks=True)
     if workers.rank() == 0:
         np.savez(place / f"{BACKEND}-ranks.npz", **backends_worker.tables(["item", "wide"]))
-    het_tf.workers.barrier()
+    collective.barrier()
 
 
 def dies(workers, place):

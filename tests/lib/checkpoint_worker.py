@@ -9,7 +9,7 @@ from horovod_worker import refused
 import het_tf
 from het_tf import checkpoint
 from het_tf.ext.checkpoint.python.model import dense
-from het_tf.python.session import native
+from het_tf.python.session import collective, native
 
 
 def make(workers, whole=True):
@@ -111,7 +111,7 @@ def fail(workers, place):
         part = theirs and theirs + what
         refused(type(error), part, lambda: checkpoint.save(place, made, step=2))
         native.call = native_call
-        het_tf.workers.barrier()
+        collective.barrier()
         assert list(place.iterdir()) == [path], list(place.iterdir())
     for function, what in (("HetStoreInfo", "read the checkpoint: damaged"), ("HetFlush", "send")):
         native.call = broken(function, ValueError("damaged"))
@@ -135,7 +135,7 @@ def fail(workers, place):
     refused(OSError, part, lambda: checkpoint.save(place, made, step=2))
     dense.write = write
     (place.parent / "file").write_text("")
-    het_tf.workers.barrier()
+    collective.barrier()
     refused(NotADirectoryError, "is a file", lambda: checkpoint.save(place.parent / "file", made))
     refused(FileNotFoundError, "there is no checkpoint", lambda: checkpoint.restore(place / "nowhere", made))
     refused(ValueError, "give a later step", lambda: checkpoint.save(place, made, step=1))

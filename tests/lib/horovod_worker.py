@@ -14,6 +14,8 @@ import tensorflow as tf
 from exact_worker import BATCH, part, placed
 
 import het_tf
+from het_tf.ext.workers.python.metrics import global_states
+from het_tf.python.session import collective
 
 keras = tf.keras
 
@@ -251,7 +253,7 @@ def in_step(workers, place):
         return len(log[rank].read_text())
 
     log[workers.rank].write_text("")
-    het_tf.workers.barrier()
+    collective.barrier()
     for _ in range(20):
         if workers.rank == 1:
             time.sleep(0.02)  # the other one would be ahead
@@ -259,7 +261,7 @@ def in_step(workers, place):
         with log[workers.rank].open("a") as file:
             file.write(".")
         assert steps(workers.rank) <= steps(1 - workers.rank) + 1
-    het_tf.workers.barrier()
+    collective.barrier()
 
 
 def die(workers, place, victim_and_how):

@@ -29,9 +29,8 @@ from het_tf.ext.ps.python.partitions import positions
 from het_tf.ext.serving.python.publishing import dense_store
 from het_tf.ext.serving.python.publishing.versions import Versions
 from het_tf.ext.workers.python.agreement import Stream
-from het_tf.ext.workers.python.environments.place import Place
 from het_tf.ext.workers.python.mesh_tensors import TensorMesh
-from het_tf.python.session import settings
+from het_tf.python.session import collective, settings
 from het_tf.python.table import registry
 
 
@@ -95,14 +94,14 @@ def publish(workers, place):
     with Client(address.parse(settings.parameter_server())) as client:
         versions = Versions(client, "").last()
         assert len(versions) > 2 and versions[-1].cut == positions(client, "")
-        het_tf.workers.barrier()
+        collective.barrier()
         learn(model, lambda: model(ids[:4], training=True), reduce=True)
-        het_tf.workers.barrier()
+        collective.barrier()
         before = positions(client, "")
-        het_tf.workers.barrier()
+        collective.barrier()
         version = het_tf.publish(model)
         assert (version is not None) == (workers.rank == 0)
-        het_tf.workers.barrier()
+        collective.barrier()
         there = Versions(client, "").last(1)[0]
         assert there.number == versions[-1].number + 1 and there.cut == positions(client, "") != before
         content = load(dense_store.fetch(client, there))
@@ -133,10 +132,8 @@ def begin(workers, place):
 
 
 def bits(horovod, place):
-    """The mesh of the same two ranks gives the bits that Horovod gives."""
+    """Horovod's means have the bits of those of het_tf's connections."""
     del place
-    where = Place("test", horovod.rank, horovod.size, horovod.rank, horovod.size, "bits")
-    mesh = TensorMesh(where, address.parse(settings.parameter_server()))
     rng = np.random.default_rng(horovod.rank)
     shapes = [(3, 5), (), (0, 4), (70_000,)]
     gradients = [tf.constant(rng.normal(size=shape), tf.float32) for shape in shapes]
@@ -144,24 +141,11 @@ def bits(horovod, place):
     indices = tf.constant(rng.integers(0, 9, 4 + horovod.rank))
     rows = tf.constant(rng.normal(size=(4 + horovod.rank, 2)), tf.float32)
     gradients.append(tf.IndexedSlices(rows, indices, tf.constant([9, 2], tf.int64)))
-    ours = tf.function(lambda these: mesh.mean(these, "bits"))(gradients)
+    ours = tf.function(lambda these: TensorMesh.mean(horovod, these, "bits"))(gradients)
     theirs = tf.function(lambda these: horovod.mean(these, "bits"))(gradients)
     for one, other in zip(tf.nest.flatten(ours, True), tf.nest.flatten(theirs, True), strict=True):
         assert one.dtype == other.dtype and one.shape == other.shape
         np.testing.assert_array_equal(one, other)
-    counts = tf.constant([horovod.rank, 2], tf.int64)
-    np.testing.assert_array_equal(mesh.sum(counts, "counts"), horovod.sum(counts, "counts"))
-    np.testing.assert_array_equal(mesh.gather(rows, "rows"), horovod.gather(rows, "rows"))
-    payload, splits = tf.range(5 + horovod.rank), tf.constant([2, 3 + horovod.rank])
-    payload = tf.cast(payload, tf.uint8)
-    for one, other in zip(
-        mesh.exchange(payload, splits, "parts"), horovod.exchange(payload, splits, "parts"), strict=True
-    ):
-        np.testing.assert_array_equal(one, other)
-    for value in (tf.constant(3.5 + horovod.rank), tf.constant([horovod.rank == 0]), {"a": horovod.rank}):
-        one, other = mesh.broadcast(value, "value"), horovod.broadcast(value, "value")
-        assert np.array_equal(one, other) if tf.is_tensor(value) else one == other == {"a": 0}
-    mesh.leave()
 
 
 def leave_nothing(workers):
@@ -169,18 +153,18 @@ def leave_nothing(workers):
     het_tf.flush(all_ranks=True)
     keys = registry.keys()
     if workers.rank == 0:
-        het_tf.workers.barrier()  # the others know of no table
+        collective.barrier()  # the others know of no table
         for namespace, name in keys:
             het_tf.Table(name, namespace).drop()
     for namespace in {"", *registry.namespaces()}:
         het_tf.reset(namespace)
     if workers.rank != 0:
-        het_tf.workers.barrier()
+        collective.barrier()
     tf.keras.backend.clear_session()
     # Streams that were placed: a case has ranks that disagree on them.
     Stream._passes.clear()
     Stream._notes = None
-    het_tf.workers.barrier()
+    collective.barrier()
 
 
 CASES = {

@@ -121,7 +121,10 @@ class TableVariable(keras.Variable):
           optimizer: The Keras optimizer that applies it, for tables with learning_rate="model"; or None.
         """
         rates = self._learning_rates(ticket, optimizer)
-        bulk = settings.several_workers() and any(layer._is_bulk_synchronous for layer in self.layers)
+        bulk = False
+        if settings.several_workers():
+            ticket = marked(ticket)
+            bulk = any(layer._is_bulk_synchronous for layer in self.layers)
         ops.apply(self._call, ticket, rates, bulk)
 
     def _learning_rates(self, ticket: Any, optimizer: Any) -> list[Any]:
@@ -218,6 +221,14 @@ def apply(gradients_and_variables: Iterable[tuple[Any, Any]]) -> list[tuple[Any,
 def is_ticket_of(variable: Any) -> bool:
     """Whether the gradient of a variable is a ticket."""
     return isinstance(variable, TableVariable)
+
+
+def marked(ticket: Any) -> Any:
+    """Returns a ticket with the mark that the workers have met behind it, or takes the mark off again.
+
+    It is the order of a ticket's two numbers, which scales, sums and norms leave alone.
+    """
+    return keras.ops.flip(ticket, axis=1)
 
 
 # --- Keras -------------------------------------------------------------------------------------------------

@@ -1,8 +1,6 @@
 """The collectives of het_tf, through the workers that `het_tf.init` has found."""
 
-import collections
 import contextlib
-import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,9 +8,6 @@ import numpy as np
 
 from het_tf.python import backend, extensions
 from het_tf.python.session import settings
-
-# Number of collectives of a graph so far, by kind: it makes names that are equal on all ranks.
-_counts: weakref.WeakKeyDictionary[Any, collections.Counter[str]] = weakref.WeakKeyDictionary()
 
 
 def require_init() -> None:
@@ -57,25 +52,6 @@ def ranks() -> tuple[int, int]:
     require_init()
     workers = settings.workers()
     return workers.rank, workers.size
-
-
-def name(kind: str) -> str:
-    """Returns a name for a new collective: its number among those of its kind in the graph.
-
-    Ranks match collectives by name. TensorFlow derives names from layers' names, whose numbers differ
-    if one rank has made one layer more; our numbers do not. Eager collectives run one
-    after another and may share a name.
-    """
-    if not backend.TENSORFLOW:  # steps come one after the other, in one order
-        return f"het_tf.{kind}"
-    from het_tf.python.session.native import tf
-
-    if tf.executing_eagerly():  # no count: later workers would start with another
-        return f"het_tf.{kind}"
-    graph = tf.compat.v1.get_default_graph()
-    counter = _counts.setdefault(graph, collections.Counter())
-    counter[kind] += 1
-    return f"het_tf.{kind}.{counter[kind]}"
 
 
 def gather(value: Any, label: str) -> list[Any]:

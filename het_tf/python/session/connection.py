@@ -3,7 +3,6 @@
 import ctypes
 import dataclasses
 import json
-import logging
 import math
 import os
 from collections.abc import Callable
@@ -16,7 +15,6 @@ from het_tf.python.session.native import plain
 from het_tf.python.session.scopes import checked_namespace, current_namespace
 from het_tf.python.session.workers import Workers
 
-log = logging.getLogger("het_tf")
 GRADIENT_SCALES = ("mean", "sum")
 _NO_OPTIONS = ("address", "password")  # of Store: not for the core's options
 _PASSWORD = ctypes.CFUNCTYPE(
@@ -167,8 +165,6 @@ def _refuse_own_stores(launcher: str, ranks: int) -> None:
 
 def _agree(workers: Workers, address: str, equal: dict[str, Any]) -> str:
     """Returns the address of the tables for all ranks; `equal` has further arguments that must agree."""
-    if workers.rank == 0 and workers.kind == "Horovod":
-        _warn_of_stalls()
     return str(extensions.of("job_server").agree(workers, address, equal, _leave_the_job))
 
 
@@ -176,25 +172,6 @@ def _refuse_second_job(workers: Workers, address: str, namespace: str, store: St
     extensions.of("job_server").refuse_second_job(
         workers, address, namespace, settings.password_function(store.password if store.address else None)
     )
-
-
-def _warn_of_stalls() -> None:
-    """Warns if Horovod will not end the job after the requested time.
-
-    Its stall check ends a job only after a warning, and does not notice processes that are stopped or on an
-    unreachable machine: all ranks then wait in Gloo.
-    """
-    asked, warning, gloo = (
-        float(os.environ.get(f"HOROVOD_{name}_SECONDS", default))
-        for name, default in (("STALL_SHUTDOWN_TIME", 0), ("STALL_CHECK_TIME", 60), ("GLOO_TIMEOUT", 30))
-    )
-    if 0 < asked < max(warning, gloo):
-        log.warning(
-            "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS is %g, but Horovod ends a job only after "
-            "HOROVOD_STALL_CHECK_TIME_SECONDS (%g) for a rank that hangs, or after "
-            "HOROVOD_GLOO_TIMEOUT_SECONDS (%g) for one that is stopped; set both to at most %g",
-            asked, warning, gloo, asked,
-        )  # fmt: skip
 
 
 def _leave_the_job() -> None:

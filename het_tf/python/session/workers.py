@@ -1,12 +1,13 @@
 """The workers of a job, as one of them sees them.
 
     Workers                one process: every collective returns what it is given
-      Horovod              ext/workers/python/horovod_workers.py
       Mesh                 ext/workers/python/mesh.py: connections of our own, on arrays
         TensorMesh         ext/workers/python/mesh_tensors.py: on tensors, by ops of ext/workers/kernels
+          Horovod          ext/workers/python/horovod_workers.py: Horovod averages dense gradients
 
 All that het_tf exchanges between workers goes through these methods. Every rank must call them, in the same
-order; labels are equal on all ranks. Called in a graph, they are part of it.
+order; labels are equal on all ranks, and the n-th exchange of a label meets the n-th of that label on the
+other ranks. Called in a graph, they are part of it, one after the other.
 """
 
 import pickle
@@ -17,12 +18,9 @@ class Workers:
     """One process; the base of what connects several.
 
     Attributes:
-      kind: Name of the connection, for messages.
       rank: Number of this worker, from 0.
       size: Number of workers.
     """
-
-    kind = "one process"
 
     @property
     def rank(self) -> int:
@@ -48,20 +46,6 @@ class Workers:
         """Concatenates the tensors of all ranks in their order; the first axes may differ."""
         del label
         return value
-
-    def exchange(self, payload: Any, splits: Any, label: str) -> tuple[Any, Any]:
-        """Sends splits[r] bytes of `payload` to rank r.
-
-        Args:
-          payload: uint8 [bytes], the part of each rank after that of the one before.
-          splits: int32 [size], their lengths.
-          label: Label of the collective.
-
-        Returns:
-          What has come, in the order of ranks: uint8 [bytes], and the length from each: int32 [size].
-        """
-        del label
-        return payload, splits
 
     def gather_objects(self, value: Any, label: str) -> list[Any]:
         """Returns what all ranks gave, in their order; it must pickle. Eager."""

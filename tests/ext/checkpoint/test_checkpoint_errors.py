@@ -15,7 +15,6 @@ import het_tf
 from het_tf import checkpoint
 from het_tf.ext.checkpoint.python import reading, writing
 from het_tf.ext.checkpoint.python.saving import moment
-from het_tf.ext.workers.python.horovod_workers import Horovod
 from het_tf.python.session import native, settings
 
 keras = tf.keras
@@ -160,7 +159,7 @@ def test_rank_failing_at_commit_tells_others(tmp_path, monkeypatch):
     def gone(_):
         raise ConnectionError("the server is gone")
 
-    monkeypatch.setattr(settings.current, "workers", Horovod(two))
+    monkeypatch.setattr(settings.current, "workers", two)
     monkeypatch.setattr(reading, "store_info", gone)
     with pytest.raises(ConnectionError, match="is gone"):
         checkpoint.restore(path)

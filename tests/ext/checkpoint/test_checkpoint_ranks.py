@@ -8,7 +8,6 @@ from played_lib import Played
 
 from het_tf.ext.checkpoint.python import compare, manifest
 from het_tf.ext.checkpoint.python.collective import Ranks
-from het_tf.ext.workers.python.horovod_workers import Horovod
 from het_tf.python.session import settings
 
 # --- what tables must have in common -----------------------------------------------------------------------
@@ -74,7 +73,7 @@ def play(monkeypatch):
     def play(other, me=0):
         hvd = Played(me=me)
         hvd.others = lambda value: [other(value)]
-        monkeypatch.setattr(settings.current, "workers", Horovod(hvd))
+        monkeypatch.setattr(settings.current, "workers", hvd)
         return hvd
 
     return play

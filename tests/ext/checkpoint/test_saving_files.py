@@ -22,7 +22,6 @@ from saving_lib import (
 import het_tf
 from het_tf.ext.checkpoint.python.collective import Ranks
 from het_tf.ext.checkpoint.python.saving import pack
-from het_tf.ext.workers.python.horovod_workers import Horovod
 from het_tf.python.session import settings
 
 pytestmark = saving_lib.MARKS
@@ -164,7 +163,7 @@ def test_of_several_workers_rank_0_restores(monkeypatch, tmp_path):
     train(model)
     path = str(tmp_path / "x.weights.h5")
     saved = everything()
-    monkeypatch.setattr(settings.current, "workers", Horovod(two))
+    monkeypatch.setattr(settings.current, "workers", two)
     with pytest.warns(het_tf.TablesNotSavedWarning, match="lacks the pending updates of other workers"):
         model.save_weights(path)
     model.layers[1].embeddings = None

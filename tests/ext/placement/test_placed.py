@@ -1,4 +1,4 @@
-"""Streams that het_tf.workers.shard places by a field, with a Horovod that is played."""
+"""Streams that het_tf.workers.shard places by a field, with ranks that are played."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams that het_tf.workers.shard places by location, with a Horovod that is played."""
+"""Streams that het_tf.workers.shard places by location, with ranks that are played."""
 
 from __future__ import annotations
 

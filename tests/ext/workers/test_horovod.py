@@ -1,4 +1,4 @@
-"""het_tf.workers with a Horovod that is played: init, what is reduced, what is refused."""
+"""het_tf.workers with ranks that are played: init, what is reduced, what is refused."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from played_lib import Played
 import het_tf
 from het_tf.ext.ps.python import job_server
 from het_tf.ext.ps.python.errors import ServerError
+from het_tf.ext.workers.python import find
 from het_tf.ext.workers.python.horovod_workers import Horovod
 from het_tf.python.session import settings
 from het_tf.python.session.workers import Workers
@@ -32,12 +34,41 @@ def data(rows=32):
 # --- init --------------------------------------------------------------------------------------------------
 
 
+class Hvd(types.ModuleType):
+    """Horovod's module, initialised with two ranks, of which this process is the first."""
+
+    def __init__(self):
+        super().__init__("horovod.tensorflow")
+        self.ranks, self.me, self.initialized = 2, 0, True
+
+    def is_initialized(self):
+        return self.initialized
+
+    def init(self):
+        self.initialized = True
+
+    def size(self):
+        return self.ranks
+
+    def rank(self):
+        return self.me
+
+
 @pytest.fixture
 def hvd(fresh, monkeypatch):
-    """A played Horovod of two ranks that the program has initialised."""
-    hvd = Played()
+    """A program has initialised it."""
+    hvd = Hvd()
     monkeypatch.setitem(sys.modules, "horovod.tensorflow", hvd)
     return hvd
+
+
+@pytest.fixture
+def two(hvd, monkeypatch):
+    """What het_tf.init connects."""
+    two = Played()
+    monkeypatch.setattr(find, "_connected", {})
+    monkeypatch.setattr(find, "_connect", lambda *_: two)
+    return two
 
 
 def launched(monkeypatch, ranks):
@@ -48,7 +79,6 @@ def launched(monkeypatch, ranks):
 
 def test_init_finds_horovod(fresh, hvd, monkeypatch):
     hvd.ranks, hvd.initialized = 1, False
-    monkeypatch.setattr(hvd, "init", lambda: setattr(hvd, "initialized", True), raising=False)
     het_tf.init()
     assert settings.workers().size == 1 and het_tf.workers.rank() == 0, "nothing has started ranks"
     launched(monkeypatch, 2)
@@ -57,10 +87,9 @@ def test_init_finds_horovod(fresh, hvd, monkeypatch):
     hvd.initialized = False
     launched(monkeypatch, 1)
     het_tf.init()
-    assert settings.workers().kind == "one process", "one rank needs no Horovod"
+    assert not hvd.initialized, "one rank needs no Horovod"
     hvd.initialized = True
     het_tf.init()
-    assert settings.workers().hvd is hvd
     het_tf.keras.Embedding(2, name="t")
     assert het_tf.Table("t").stats()["mode"] == "direct", "one rank needs no server"
     monkeypatch.setitem(sys.modules, "horovod.tensorflow", None)  # not installed
@@ -104,50 +133,52 @@ def test_several_ranks_never_train_tables_apart(fresh, hvd, monkeypatch):
         call()
 
 
-def test_ranks_must_agree(fresh, hvd):
-    hvd.others = lambda mine: [{**mine, "address": "redis://:secret@other:7000"}]
+def test_ranks_must_agree(two):
+    two.others = lambda mine: [{**mine, "address": "redis://:secret@other:7000"}]
     with pytest.raises(
         ValueError,
         match=r"address differs between the ranks: rank 0: '', rank 1: 'redis://\.\.\.@other:7000'.*HET_PS",
     ):
         het_tf.init()
-    hvd.others = lambda mine: [{**mine, "namespace": "b"}]
+    two.others = lambda mine: [{**mine, "namespace": "b"}]
     with pytest.raises(ValueError, match="namespace differs between the ranks: rank 0: 'a', rank 1: 'b'"):
         het_tf.init(ps="redis://localhost:1", namespace="a")
-    hvd.others = lambda mine: [{**mine, "deadline": 5.0}]
+    two.others = lambda mine: [{**mine, "deadline": 5.0}]
     with pytest.raises(
         ValueError, match=r"deadline differs between the ranks: rank 0: '60\.0', rank 1: '5\.0'"
     ):
         het_tf.init(ps=het_tf.Store("redis://localhost:1", keep_bytes=100))
-    hvd.others = lambda mine: [{**mine, "machine": ("far", "away")}]
-    with pytest.raises(RuntimeError, match=r"2 machines \(.*, far\).*het ps up"):
-        het_tf.init()
+    two.others = lambda mine: [{**mine, "machine": ("far", "away")}]
     with pytest.warns(RuntimeWarning, match="names a different machine on each of 2 machines"):
         with pytest.raises(ConnectionError):
             het_tf.init(ps="redis://localhost:1")
     compared = []
-    hvd.others = lambda mine: [compared.append(mine["address"]) or mine]
+    two.others = lambda mine: [compared.append(mine["address"]) or mine]
     with pytest.raises(OSError, match=r"ca=/of/this/machine .*No such file"):
         het_tf.init(ps="rediss://localhost:1?ca=/of/this/machine")
     assert compared == ["rediss://localhost:1"]
-    assert settings.workers().kind == "one process"
+    assert settings.workers().size == 1
 
 
 @pytest.mark.parametrize("me", [0, 1])
-def test_a_missing_server_program_is_said_on_every_rank(hvd, monkeypatch, me):
+def test_a_missing_server_program_is_said_on_every_rank(two, monkeypatch, me):
     def start(**_):
         raise ServerError(
             "neither valkey-server nor redis-server is on PATH; run: apt-get install redis-server"
         )
 
-    hvd.me = me
+    two.me = me
     monkeypatch.setattr(job_server.LocalServer, "start", start)
     if me:  # rank 0 tells
-        monkeypatch.setattr(
-            hvd, "broadcast_object", lambda *_, **__: ("", "run: apt-get install redis-server")
-        )
+        monkeypatch.setattr(two, "broadcast", lambda *_, **__: ("", "run: apt-get install redis-server"))
     with pytest.raises(RuntimeError, match=r"rank 0 could not start one: .*apt-get install redis-server"):
         het_tf.init()
+
+
+def test_ranks_of_several_machines_need_an_address():
+    job_server.refuse_other_machines([("near", "a"), ("near", "a")])
+    with pytest.raises(RuntimeError, match=r"2 machines \(near, far\).*het ps up"):
+        job_server.refuse_other_machines([("near", "a"), ("far", "b"), ("near", "a")])
 
 
 @pytest.mark.parametrize(
@@ -243,7 +274,7 @@ def test_distribute_refuses(fresh, monkeypatch):
     model = rules_lib.make_model()
     fit = model.fit
     assert het_tf.workers.distribute(model) is model and model.fit == fit, "one worker"
-    monkeypatch.setattr(settings.current, "workers", Horovod(Played()))
+    monkeypatch.setattr(settings.current, "workers", Played())
     with pytest.raises(TypeError, match="give a Keras model"):
         het_tf.workers.distribute("model")
     model.optimizer._allreduce_grads = lambda grads: grads  # as hvd.DistributedOptimizer has it
@@ -324,7 +355,7 @@ def test_reduce_gradients_keeps_the_nest(played):
     assert het_tf.workers.reduce_gradients(nest, variables) is nest
 
 
-def test_reduction_kept_by_control_edge_runs(played, monkeypatch):
+def test_reduction_kept_by_control_edge_runs(monkeypatch):
     """Grappler takes ops away that have neither users nor side effects, and Horovod's has none."""
     reduced = []
 
@@ -334,17 +365,30 @@ def test_reduction_kept_by_control_edge_runs(played, monkeypatch):
         out.set_shape(tensor.shape)
         return out
 
-    monkeypatch.setattr(played, "allreduce", allreduce)
-
-    variable = tf.Variable(0.0)
+    workers = object.__new__(Horovod)
+    workers.hvd = types.SimpleNamespace(allreduce=allreduce, Average="average")
 
     @tf.function
     def step(gradient):
-        with tf.control_dependencies(het_tf.workers.reduce_gradients([gradient], [variable])):
+        with tf.control_dependencies(workers.mean([gradient], "label")):
             return gradient + 1.0
 
     step(tf.constant(1.0))
     assert reduced == [1]
+
+
+def test_means_of_a_graph_have_names_that_restart_in_each_graph():
+    """Would catch ranks that wait for each other, because one has traced a step more often."""
+    names = []
+    workers = object.__new__(Horovod)
+    workers.hvd = types.SimpleNamespace(
+        allreduce=lambda tensor, name, **_: names.append(name) or tensor, Average="average"
+    )
+    for _ in range(2):
+        with tf.Graph().as_default():
+            for label in ("x", "y", "x"):
+                workers.mean([tf.constant(1.0)], label)
+    assert names == ["x.1.0", "y.1.0", "x.2.0"] * 2
 
 
 def test_an_update_waits_for_all_ranks_at_staleness_0_alone(played):

@@ -1,4 +1,4 @@
-"""Callbacks and data of het_tf.workers, with a Horovod that is played."""
+"""Callbacks and data of het_tf.workers, with ranks that are played."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tensorflow as tf
 import het_tf
 from het_tf.ext.window.python import planned
 from het_tf.ext.workers.python.backends import ops
-from het_tf.python.session import collective, native
+from het_tf.python.session import native
 
 keras = tf.keras
 
@@ -153,10 +153,9 @@ def test_rank_0_writes_while_all_others_wait(played, tmp_path):
         played.me = me
         path = tmp_path / f"{me}.weights.h5"
         played.gathered.clear()
-        log = het_tf.workers.on_rank_zero(keras.callbacks.CSVLogger(str(tmp_path / f"{me}.csv")))
         checkpoint = het_tf.callbacks.Checkpoint(str(path), save_weights_only=True)
-        model.fit(*data(), verbose=0, callbacks=[checkpoint, log])
-        assert path.exists() == (me == 0) == (tmp_path / f"{me}.csv").exists()
+        model.fit(*data(), verbose=0, callbacks=[checkpoint])
+        assert path.exists() == (me == 0)
         at = played.gathered.index("het_tf.checkpoint")
         assert played.gathered[at - 1] == "het_tf.flush", "every rank takes part, and waits"
 
@@ -248,11 +247,3 @@ def test_shard_refuses(played):
         het_tf.workers.shard((np.zeros(3), np.zeros(4)))
     with pytest.raises(ValueError, match="1 elements for 2 ranks"):
         het_tf.workers.shard(tf.data.Dataset.range(1))
-
-
-def test_op_names_restart_in_each_graph():
-    for _ in range(2):
-        with tf.Graph().as_default():
-            assert [collective.name("x"), collective.name("y"), collective.name("x")] == [
-                "het_tf.x.1", "het_tf.y.1", "het_tf.x.2",
-            ]  # fmt: skip

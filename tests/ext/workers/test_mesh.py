@@ -15,28 +15,29 @@ import redis_lib
 from het_tf.ext.ps.python import job_server, reports
 from het_tf.ext.ps.python.address import parse
 from het_tf.ext.workers.python import mesh
-from het_tf.ext.workers.python.environments.place import Place
+from het_tf.ext.workers.python.environments.process import Process
 from het_tf.python.session.workers import Workers
 from het_tf.python.table.notes import HetWarning
 
 pytestmark = pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing() or "there is a server")
 
 
-def place(rank, size=3, run="run"):
-    return Place("het run", rank, size, rank, size, run)
+def at(rank, size=3, run="run"):
+    return Process("het run", rank, size, rank, size, run)
 
 
-def meet(server, *places, limit=30.0):
-    """What each place has got, or the error of it."""
+def meet(server, *processes, limit=30.0):
+    """What each has got, or the error of it."""
 
     def one(where):
         try:
-            return mesh._meet(where, parse(server.address), limit)
+            return mesh.meet(where, parse(server.address))
         except Exception as error:
             return error
 
-    with ThreadPoolExecutor(len(places)) as pool:
-        return list(pool.map(one, places))
+    with ThreadPoolExecutor(len(processes)) as pool, pytest.MonkeyPatch.context() as patch:
+        patch.setenv(mesh.JOIN, str(limit))
+        return list(pool.map(one, processes))
 
 
 def check(connections):
@@ -55,35 +56,35 @@ def check(connections):
 
 
 def test_every_two_ranks_are_connected_and_leave_nothing_at_the_server(server, client):
-    check(meet(server, *(place(rank, 5) for rank in range(5))))
+    check(meet(server, *(at(rank, 5) for rank in range(5))))
     assert client.ask("het:run:run", "EXISTS", "het:run:run") == 0
 
 
 def test_two_runs_do_not_meet(server):
-    places = [place(rank, 2, run) for run in ("a", "b") for rank in (0, 1)]
-    found = meet(server, *places)
+    processes = [at(rank, 2, run) for run in ("a", "b") for rank in (0, 1)]
+    found = meet(server, *processes)
     check(found[:2])
     check(found[2:])
 
 
 def test_a_rank_that_is_there_twice_is_refused(server):
     """Would catch a job in which two processes train as one rank, such as a TF_CONFIG given twice."""
-    found = meet(server, place(1, 2), place(1, 2), limit=3.0)
+    found = meet(server, at(1, 2), at(1, 2), limit=3.0)
     refused = [one for one in found if isinstance(one, ValueError)]
     assert len(refused) == 1 and "rank 1 of run run is there twice" in str(refused[0])
     assert [type(one) for one in found if one is not refused[0]] == [TimeoutError]
 
 
-def test_places_of_a_run_that_has_died_do_not_disturb(server, client):
+def test_what_a_run_that_has_died_has_written_does_not_disturb(server, client):
     with socket.create_server(("127.0.0.1", 0)) as gone:
         port = gone.getsockname()[1]
     for rank in (0, 1):
         client.ask("het:run:run", "HSET", "het:run:run", rank, json.dumps(["127.0.0.1", port, "0" * 32]))
-    check(meet(server, place(0, 2), place(1, 2)))
+    check(meet(server, at(0, 2), at(1, 2)))
 
 
 def test_ranks_that_do_not_come_are_named(server):
-    (found, _) = meet(server, place(0, 4), place(2, 4), limit=0.5)
+    (found, _) = meet(server, at(0, 4), at(2, 4), limit=0.5)
     assert isinstance(found, TimeoutError)
     assert "rank 0 of 4 has waited 0.5 s for rank 1, 3 of run run" in str(found)
     assert "HET_WORKERS_JOIN_TIMEOUT" in str(found)
@@ -102,21 +103,21 @@ def test_who_does_not_know_the_token_is_not_accepted(server, client):
                 one.sendall(words.ljust(40))
                 with contextlib.suppress(ConnectionError):
                     assert one.recv(1) == b""
-        return mesh._meet(place(1, 2), parse(server.address), 30.0)
+        return mesh.meet(at(1, 2), parse(server.address))
 
     with ThreadPoolExecutor(2) as pool:
-        ranks = [pool.submit(mesh._meet, place(0, 2), parse(server.address), 30.0), pool.submit(strangers)]
+        ranks = [pool.submit(mesh.meet, at(0, 2), parse(server.address)), pool.submit(strangers)]
         check([rank.result() for rank in ranks])
 
 
 def test_a_server_that_does_not_answer_is_an_error():
     with pytest.raises(ConnectionError, match="the ranks meet at the parameter server: "):
-        mesh._meet(place(0), parse("redis://127.0.0.1:1"), 1.0)
+        mesh.meet(at(0), parse("redis://127.0.0.1:1"))
 
 
 def test_ranks_that_run_other_programs_are_told(monkeypatch):
     mesh_of_two = object.__new__(mesh.Mesh)
-    mesh_of_two._place = place(1, 2)
+    mesh_of_two._process = at(1, 2)
     for others, expect in (
         (
             [("a.py", "jax", []), ("b.py", "jax", [])],

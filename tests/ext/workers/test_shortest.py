@@ -1,4 +1,4 @@
-"""Ranks with streams of unknown lengths end with the shortest, with a Horovod that is played.
+"""Ranks with streams of unknown lengths end with the shortest, with ranks that are played.
 
 Two real ranks do the same in horovod_worker.py, `end_together`.
 """

@@ -7,7 +7,6 @@ from played_lib import Played
 from rules_lib import MODES, embedding, keras, learn, rows
 
 import het_tf
-from het_tf.ext.workers.python.horovod_workers import Horovod
 from het_tf.python.session import settings
 
 pytestmark = pytest.mark.usefixtures("fresh")
@@ -60,7 +59,7 @@ def test_model_follows_the_compiled_optimizer(mode):
 def test_gradients_are_scaled_by_the_number_of_workers(scale, want, monkeypatch):
     het_tf.init(gradient_scale=scale)
     # Past init(), which wants a real Horovod and a server for its ranks.
-    monkeypatch.setattr(settings.current, "workers", Horovod(Played(ranks=4)))
+    monkeypatch.setattr(settings.current, "workers", Played(ranks=4))
     layer = embedding(het_tf.optimizers.SGD(1.0), initializer="zeros")
     learn(layer, lambda: layer(tf.constant([1])), reduce=True)
     np.testing.assert_allclose(rows([1]), [[want] * 4])

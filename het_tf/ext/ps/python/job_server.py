@@ -46,10 +46,10 @@ def agree(workers: Any, address: str, settings: dict[str, Any], leave: Callable[
 
     Raises:
       ValueError: The ranks were given different arguments.
-      RuntimeError: No address, and rank 0 could not start a server, or ranks run on several machines.
+      RuntimeError: No address, and rank 0 could not start a server.
     """
     # Files of TLS may lie elsewhere on another machine.
-    mine = {"address": addresses.without_files(address), "machine": _machine(), **settings}
+    mine = {"address": addresses.without_files(address), "machine": machine(), **settings}
     # Not LocalServer.address: the server may have stopped or died, and cannot hold tables then.
     mine["server"] = _server.address if _server is not None and _server.alive() else ""
     of_ranks = workers.gather_objects(mine, "het_tf.init")
@@ -70,13 +70,6 @@ def agree(workers: Any, address: str, settings: dict[str, Any], leave: Callable[
                 stacklevel=4,
             )
         return address
-    if len(machines) > 1:
-        names = ", ".join(host for host, _ in machines)
-        raise RuntimeError(
-            f"the ranks run on {len(machines)} machines ({names}), and no parameter server is given; a "
-            "server that rank 0 starts by itself serves only one machine. Start one that all can reach "
-            "(`het ps up`, docs/parameter-server.md), and give its address by HET_PS or het_tf.init(ps=...)"
-        )
     running = next((one["server"] for one in of_ranks if one["server"]), "")
     if running:
         return _use(workers.rank, running)
@@ -90,6 +83,18 @@ def agree(workers: Any, address: str, settings: dict[str, Any], leave: Callable[
             f"{error}; or give the address of a running one by HET_PS or het_tf.init(ps=...)"
         )
     return _use(workers.rank, address)
+
+
+def refuse_other_machines(of_ranks: list[tuple[str, str]]) -> None:
+    """Raises RuntimeError if ranks run on several machines, given what `machine` says on each."""
+    machines = list(dict.fromkeys(of_ranks))
+    if len(machines) > 1:
+        names = ", ".join(host for host, _ in machines)
+        raise RuntimeError(
+            f"the ranks run on {len(machines)} machines ({names}), and no parameter server is given; a "
+            "server that rank 0 starts by itself serves only one machine. Start one that all can reach "
+            "(`het ps up`, docs/parameter-server.md), and give its address by HET_PS or het_tf.init(ps=...)"
+        )
 
 
 def refuse_second_job(
@@ -164,7 +169,7 @@ def _start() -> tuple[str, str]:
     return _server.address, ""
 
 
-def _machine() -> tuple[str, str]:
+def machine() -> tuple[str, str]:
     """Identifies the machine: processes with equal values can most likely share a Unix socket."""
     try:
         boot = _BOOT_ID.read_text().strip()

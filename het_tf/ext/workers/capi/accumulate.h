@@ -1,5 +1,4 @@
-// An update of a variable that all workers make together (core/plan/gradient_sums.h), on plain memory: what
-// HetSumGrads, an exchange and HetApplySums do in a graph of TensorFlow.
+// Accumulate (ext/workers/cc/accumulate.h) for Python, on plain memory.
 #pragma once
 
 #include "het_tf/capi/management.h"

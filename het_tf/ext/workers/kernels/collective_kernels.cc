@@ -1,4 +1,4 @@
-// HetReduce, HetGather and HetExchange: collectives over the ranks of a job, without Horovod.
+// HetReduce, HetGather and HetAccumulate: collectives over the ranks of a job.
 //
 // A kernel waits for the other ranks, and a process may have one thread for ops. So the collectives of a
 // graph run one after the other: their input `order`, the handle of one variable, makes tf.function chain
@@ -6,8 +6,10 @@
 #include <cstring>
 
 #include "het_tf/core/base/interrupt.h"
+#include "het_tf/ext/workers/cc/accumulate.h"
 #include "het_tf/ext/workers/cc/mesh.h"
 #include "het_tf/ext/workers/cc/reduce.h"
+#include "het_tf/kernels/id_inputs.h"
 #include "het_tf/kernels/tf/tf_util.h"
 #include "het_tf/ops/op_definition.h"
 
@@ -124,47 +126,31 @@ struct Gather {
   }
 };
 
-// Inputs: payload, splits (how much of it each rank gets), order. Outputs: what came from all ranks, one
-// after the other, and how much from each.
-struct Exchange {
+// HetApplyGrad with the sums of all ranks. Inputs: tickets, learning_rates, scale, order. Output: done.
+struct AccumulateGrad {
   std::string label;
+  std::unique_ptr<CallSpec> spec;
 
-  Status Parse(TF_OpKernelConstruction*) { return Status(); }
+  Status Parse(TF_OpKernelConstruction* context) {
+    HET_ASSIGN_OR_RETURN(spec, GetCallSpec(context));
+    return Status();
+  }
 
   Status Run(TF_OpKernelContext* context, Mesh* mesh) const {
-    HET_ASSIGN_OR_RETURN(const TfTensor payload, GetInput(context, 0));
-    HET_ASSIGN_OR_RETURN(const TfTensor splits, GetInput(context, 1));
-    const auto* data = static_cast<const uint8_t*>(TF_TensorData(payload.get()));
-    const auto* split = static_cast<const int32_t*>(TF_TensorData(splits.get()));
-    int64_t end = 0;
-    std::vector<Span<const uint8_t>> parts;
-    for (int64_t rank = 0; rank < TF_TensorElementCount(splits.get()); ++rank) {
-      if (split[rank] < 0) return InvalidArgument("collective " + label + ": a split is negative");
-      parts.emplace_back(data + end, static_cast<size_t>(split[rank]));
-      end += split[rank];
+    HET_ASSIGN_OR_RETURN(const TfTensor tickets, GetInput(context, 0));
+    HET_ASSIGN_OR_RETURN(const TfTensor rates, GetInput(context, 1));
+    HET_ASSIGN_OR_RETURN(const TfTensor scale, GetInput(context, 2));
+    const auto floats = [](const TfTensor& one) {
+      return Span<const float>(static_cast<const float*>(TF_TensorData(one.get())),
+                               static_cast<size_t>(TF_TensorElementCount(one.get())));
+    };
+    if (floats(tickets).size() != 2 * KeptGradients::kSlots || floats(scale).size() != 1) {
+      return InvalidArgument("HetAccumulate: tickets have shape " + ShapeText(ShapeOf(tickets.get())) +
+                             " and scale " + ShapeText(ShapeOf(scale.get())));
     }
-    if (parts.size() != mesh->size() || end != TF_TensorElementCount(payload.get())) {
-      return InvalidArgument("collective " + label +
-                             ": the splits do not divide the payload among the ranks");
-    }
-    std::vector<Bytes> received;
-    HET_RETURN_IF_ERROR(mesh->Exchange(label, "bytes", parts, &received));
-    const Span<const uint8_t> mine = parts[mesh->rank()];
-    received[mesh->rank()].assign(mine.begin(), mine.end());
-    int64_t bytes = 0;
-    for (const Bytes& one : received) bytes += static_cast<int64_t>(one.size());
-    const int64_t ranks = mesh->size();
-    HET_ASSIGN_OR_RETURN(const TfTensor all, NewOutput(context, 0, TF_UINT8, {&bytes, 1}, 1));
-    HET_ASSIGN_OR_RETURN(const TfTensor lengths,
-                         NewOutput(context, 1, TF_INT32, {&ranks, 1}, sizeof(int32_t)));
-    auto* to = static_cast<uint8_t*>(TF_TensorData(all.get()));
-    auto* length = static_cast<int32_t*>(TF_TensorData(lengths.get()));
-    for (const Bytes& one : received) {
-      if (!one.empty()) std::memcpy(to, one.data(), one.size());
-      to += one.size();
-      *length++ = static_cast<int32_t>(one.size());
-    }
-    return Status();
+    HET_RETURN_IF_ERROR(
+        Accumulate(mesh, label, spec.get(), floats(tickets), floats(rates), floats(scale)[0]));
+    return SetScalar<float>(context, 0, TF_FLOAT, 0.0f);
   }
 };
 
@@ -177,46 +163,32 @@ void SameShapes(TF_ShapeInferenceContext* context, TF_Status* status) {
   }
 }
 
-void TwoVectors(TF_ShapeInferenceContext* context, TF_Status* status) {
-  const Shape vector(TF_ShapeInferenceContextVectorFromSize(context, -1));
-  for (int i = 0; i < 2 && Ok(status); ++i)
-    TF_ShapeInferenceContextSetOutput(context, i, vector.get(), status);
+void ScalarShape(TF_ShapeInferenceContext* context, TF_Status* status) {
+  const Shape scalar(TF_ShapeInferenceContextScalar(context));
+  TF_ShapeInferenceContextSetOutput(context, 0, scalar.get(), status);
 }
 
-bool RegisterCollectives() {
-  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HetReduce");
-  TF_OpDefinitionBuilderAddInput(op, "values: T");
-  TF_OpDefinitionBuilderAddInput(op, "order: resource");
-  TF_OpDefinitionBuilderAddOutput(op, "sums: T");
-  TF_OpDefinitionBuilderAddAttr(op, "T: list({float, double, int32, int64})");
-  TF_OpDefinitionBuilderAddAttr(op, "label: string");
-  TF_OpDefinitionBuilderAddAttr(op, "mean: bool");
-  Register(op, &SameShapes);
+const bool registered = Register({
+    {"HetReduce",
+     {"values: T", "order: resource"},
+     {"sums: T"},
+     {"T: list({float, double, int32, int64})", "label: string", "mean: bool"},
+     &SameShapes},
+    {"HetGather",
+     {"value: T", "order: resource"},
+     {"values: T"},
+     {"T: numbertype", "label: string"},
+     &UnknownShape},
+    {"HetAccumulate",
+     {"tickets: float", "learning_rates: float", "scale: float", "order: resource"},
+     {"done: float"},
+     {"tables: list(string)", "specs: string", "label: string"},
+     &ScalarShape},
+});
 
-  op = TF_NewOpDefinitionBuilder("HetGather");
-  TF_OpDefinitionBuilderAddInput(op, "value: T");
-  TF_OpDefinitionBuilderAddInput(op, "order: resource");
-  TF_OpDefinitionBuilderAddOutput(op, "values: T");
-  TF_OpDefinitionBuilderAddAttr(op, "T: numbertype");
-  TF_OpDefinitionBuilderAddAttr(op, "label: string");
-  Register(op, &UnknownShape);
-
-  op = TF_NewOpDefinitionBuilder("HetExchange");
-  TF_OpDefinitionBuilderAddInput(op, "payload: uint8");
-  TF_OpDefinitionBuilderAddInput(op, "splits: int32");
-  TF_OpDefinitionBuilderAddInput(op, "order: resource");
-  TF_OpDefinitionBuilderAddOutput(op, "received: uint8");
-  TF_OpDefinitionBuilderAddOutput(op, "lengths: int32");
-  TF_OpDefinitionBuilderAddAttr(op, "label: string");
-  Register(op, &TwoVectors);
-
-  RegisterCpuKernel<Kernel<Reduce>>("HetReduce");
-  RegisterCpuKernel<Kernel<Gather>>("HetGather");
-  RegisterCpuKernel<Kernel<Exchange>>("HetExchange");
-  return true;
-}
-
-const bool registered = RegisterCollectives();
+const bool with_kernels =
+    (RegisterCpuKernel<Kernel<Reduce>>("HetReduce"), RegisterCpuKernel<Kernel<Gather>>("HetGather"),
+     RegisterCpuKernel<Kernel<AccumulateGrad>>("HetAccumulate"), true);
 
 }  // namespace
 }  // namespace het

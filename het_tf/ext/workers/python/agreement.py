@@ -115,10 +115,10 @@ def compare(after: list[Any]) -> list[Any]:
     """
     if Stream._notes is None:
         return []
-    notes, name = Stream._notes, collective.name("placed")
+    notes = Stream._notes
 
     def exchange() -> Any:
-        every = settings.workers().gather(notes.newest[None], name)
+        every = settings.workers().gather(notes.newest[None], "het_tf.placed")
         same = tf.reduce_all(tf.equal(every[:, :, None, :3], every[0, None, None, :, :3]), axis=-1)
         other = tf.not_equal(every[:, :, None, 3], every[0, None, None, :, 3])
         found = tf.where(same & other)  # rank, note of it, note of rank 0

@@ -128,17 +128,6 @@ class _Together(_Callback):
         ops.end_passes()
 
 
-def on_rank_zero(callback: Any) -> Any:
-    """Returns the callback on rank 0, and one that does nothing on the other ranks.
-
-        callbacks=[..., het_tf.workers.on_rank_zero(keras.callbacks.CSVLogger("log.csv"))]
-
-    For callbacks that write or print. Callbacks that change training (learning rate, early stopping) belong
-    on every rank.
-    """
-    return callback if settings.workers().rank == 0 else _Callback()
-
-
 class LearningRateScaling(_Callback):
     """Multiplies the dense learning rate by the number of ranks, at once or over the first epochs.
 

@@ -41,9 +41,15 @@ def reduce_gradients(gradients: Any, variables: Any) -> Any:
             "asked for, such as model.trainable_variables"
         )
     there = [number for number, gradient in enumerate(flat) if gradient is not None]
+    # Of a ticket, which stays this rank's, only whether it is finite: 0 or NaN.
     reduced = ops.reduce(
-        [flat[number] for number in there], [variable_lib.is_ticket_of(of[number]) for number in there]
+        [
+            keras.ops.sum(0.0 * flat[number]) if variable_lib.is_ticket_of(of[number]) else flat[number]
+            for number in there
+        ]
     )
-    for number, gradient in zip(there, reduced, strict=True):
-        flat[number] = gradient
+    for number, mean in zip(there, reduced, strict=True):
+        flat[number] = (
+            variable_lib.marked(flat[number]) + mean if variable_lib.is_ticket_of(of[number]) else mean
+        )
     return keras.tree.pack_sequence_as(gradients, flat)

@@ -1,86 +1,94 @@
-"""Workers under Horovod: ranks of horovodrun or mpirun."""
+"""Workers that Horovod has started: they meet through it, and it averages dense gradients."""
 
+import collections
+import logging
+import os
+import weakref
 from typing import Any
 
+from het_tf.ext.ps.python import address as addresses
+from het_tf.ext.ps.python import job_server
+from het_tf.ext.workers.python.environments.process import Process
+from het_tf.ext.workers.python.mesh import Listener
+from het_tf.ext.workers.python.mesh_tensors import TensorMesh
 from het_tf.python.session.native import tf
-from het_tf.python.session.workers import Workers
 
-# Types that Horovod can broadcast; others, such as Keras' uint32 seeds, go as Python objects.
-_DTYPES = {"uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64", "bool"}
+log = logging.getLogger("het_tf")
+
+# Number of means of a graph so far. Horovod matches tensors by name: TensorFlow derives names from layers'
+# names, whose numbers differ if one rank has made one layer more.
+_counts: weakref.WeakKeyDictionary[Any, collections.Counter[str]] = weakref.WeakKeyDictionary()
 
 
-class Horovod(Workers):
+class Horovod(TensorMesh):
     """The ranks of Horovod.
 
     Args:
       hvd: The module horovod.tensorflow, initialised.
+      process: Where this process runs.
+      address: The parameter server; None: the ranks are on one machine, and rank 0 will start one.
+
+    Raises:
+      RuntimeError: There is no address, and the ranks run on several machines.
+      TimeoutError, ValueError: As TensorMesh.
     """
 
-    kind = "Horovod"
-
-    def __init__(self, hvd: Any) -> None:
+    def __init__(self, hvd: Any, process: Process, address: addresses.Address | None) -> None:
         self.hvd = hvd
-
-    @property
-    def rank(self) -> int:
-        """Number of this worker, from 0."""
-        return int(self.hvd.rank())
-
-    @property
-    def size(self) -> int:
-        """Number of workers."""
-        return int(self.hvd.size())
+        with Listener(address) as mine:
+            said = (mine.text, address is None, job_server.machine())
+            of_ranks = hvd.allgather_object(said, name="het_tf.meet")
+            if any(alone for _, alone, _ in of_ranks):
+                job_server.refuse_other_machines([machine for *_, machine in of_ranks])
+            sockets = mine.join(process, lambda: [text for text, *_ in of_ranks])
+        super().__init__(process, sockets)
+        if process.rank == 0:
+            _warn_of_stalls()
 
     def mean(self, gradients: list[Any], label: str) -> list[Any]:
         """As Workers.mean."""
+        if not tf.executing_eagerly():
+            counter = _counts.setdefault(tf.compat.v1.get_default_graph(), collections.Counter())
+            counter[label] += 1
+            label = f"{label}.{counter[label]}"
         reduced = [
             self.hvd.allreduce(one, op=self.hvd.Average, name=f"{label}.{number}", ignore_name_scope=True)
             for number, one in enumerate(gradients)
         ]
-        _keep(reduced)
-        return reduced
-
-    def sum(self, value: Any, label: str) -> Any:
-        """As Workers.sum."""
-        total = self.hvd.allreduce(value, op=self.hvd.Sum, name=label, ignore_name_scope=True)
-        _keep([total])
-        return total
-
-    def gather(self, value: Any, label: str) -> Any:
-        """As Workers.gather."""
-        return self.hvd.allgather(value, name=label, ignore_name_scope=True)
-
-    def exchange(self, payload: Any, splits: Any, label: str) -> tuple[Any, Any]:
-        """As Workers.exchange."""
-        received, lengths = self.hvd.alltoall(payload, splits, name=label, ignore_name_scope=True)
-        return received, lengths
-
-    def gather_objects(self, value: Any, label: str) -> list[Any]:
-        """As Workers.gather_objects."""
-        with tf.init_scope():
-            return list(self.hvd.allgather_object(value, name=label))
-
-    def broadcast(self, value: Any, label: str) -> Any:
-        """As Workers.broadcast."""
-        if tf.is_tensor(value) and value.dtype.name in _DTYPES:
-            return self.hvd.broadcast(value, root_rank=0, name=label)
-        value = value.numpy() if tf.is_tensor(value) else value
-        return self.hvd.broadcast_object(value, root_rank=0, name=label)
+        if tf.executing_eagerly() or not reduced:
+            return reduced
+        # Grappler removes an op without side effects if no op with side effects uses its data. An assertion
+        # has side effects: it takes the first number of each. A table's update comes after all ranks'
+        # lookups, which are before their gradients.
+        values = [one.values if isinstance(one, tf.IndexedSlices) else one for one in reduced]
+        all_of_them = tf.raw_ops.Assert(
+            condition=True, data=[tf.reshape(value, [-1])[:1] for value in values]
+        )
+        with tf.control_dependencies([all_of_them]):
+            return [tf.identity(one) for one in reduced]
 
     def leave(self) -> None:
         """As Workers.leave."""
+        super().leave()
         # As at every exit under Horovod. A rank that still waits for this one learns of its exit now, not
         # after rank 0 has waited for all others.
         self.hvd.shutdown()
 
 
-def _keep(reduced: list[Any]) -> None:
-    """Makes a graph run these all-reduces.
+def _warn_of_stalls() -> None:
+    """Warns if Horovod will not end the job after the requested time.
 
-    Grappler removes an op without side effects if no op with side effects uses its data. An assertion
-    has side effects: it takes the first number of each.
+    Its stall check ends a job only after a warning, and does not notice processes that are stopped or on an
+    unreachable machine: all ranks then wait in Gloo.
     """
-    if tf.executing_eagerly() or not reduced:
-        return
-    values = [one.values if isinstance(one, tf.IndexedSlices) else one for one in reduced]
-    tf.raw_ops.Assert(condition=True, data=[tf.reshape(value, [-1])[:1] for value in values])
+    asked, warning, gloo = (
+        float(os.environ.get(f"HOROVOD_{name}_SECONDS", default))
+        for name, default in (("STALL_SHUTDOWN_TIME", 0), ("STALL_CHECK_TIME", 60), ("GLOO_TIMEOUT", 30))
+    )
+    if 0 < asked < max(warning, gloo):
+        log.warning(
+            "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS is %g, but Horovod ends a job only after "
+            "HOROVOD_STALL_CHECK_TIME_SECONDS (%g) for a rank that hangs, or after "
+            "HOROVOD_GLOO_TIMEOUT_SECONDS (%g) for one that is stopped; set both to at most %g",
+            asked, warning, gloo, asked,
+        )  # fmt: skip

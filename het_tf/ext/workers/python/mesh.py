@@ -1,7 +1,8 @@
-"""Workers that are connected by TCP, without Horovod (cc/mesh.h); they meet at the parameter server.
+"""Workers that are connected by TCP (cc/mesh.h); they meet at the parameter server, or through Horovod.
 
-Each rank listens at a free port, writes its place into a hash of the run, connects to the ranks below its
-own, and accepts those above, which know the token that it wrote. Then it takes its place back.
+Each rank listens at a free port, writes where into a hash of the run, connects to the ranks below its
+own, and accepts those above, which know the token that it wrote. Then it removes what it wrote. Ranks of
+Horovod gather what they would write.
 """
 
 import atexit
@@ -15,6 +16,7 @@ import socket
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,7 @@ import numpy as np
 from het_tf.ext.ps.python import address as addresses
 from het_tf.ext.ps.python.client import Client
 from het_tf.ext.ps.python.errors import ServerError
-from het_tf.ext.workers.python.environments.place import Place
+from het_tf.ext.workers.python.environments.process import Process
 from het_tf.python import backend
 from het_tf.python.session import native
 from het_tf.python.session.workers import Workers, objects
@@ -31,7 +33,7 @@ from het_tf.python.table.notes import HetWarning
 TIMEOUT = "HET_WORKERS_TIMEOUT"
 JOIN = "HET_WORKERS_JOIN_TIMEOUT"
 _DEFAULTS = {TIMEOUT: 10.0, JOIN: 300.0}
-_KEPT_SECONDS = 60  # a place in the hash, from the last look of its rank
+_KEPT_SECONDS = 60  # a process in the hash, from the last look of its rank
 _TOKEN, _RANK = 32, 8  # characters of the words that a connection begins with
 
 
@@ -39,24 +41,21 @@ class Mesh(Workers):
     """The ranks of a run, connected, with collectives on arrays; those of graphs are in mesh_tensors.py.
 
     Args:
-      place: Where this process runs.
-      address: The parameter server at which the ranks meet.
+      process: Where this process runs.
+      sockets: A connection to each rank, of `meet`; None for this one.
 
     Raises:
-      ConnectionError: The parameter server does not answer.
-      TimeoutError: Some ranks did not come; the message names them.
-      ValueError: Another process has this rank, or the ranks run other programs, or other backends of Keras.
+      ValueError: The ranks run other programs, or other backends of Keras.
     """
 
-    kind = "het_tf"
-
-    def __init__(self, place: Place, address: addresses.Address) -> None:
-        self._place = place
+    def __init__(self, process: Process, sockets: list[socket.socket | None]) -> None:
+        self._process = process
         timeout = _seconds(TIMEOUT)
-        sockets = _meet(place, address, _seconds(JOIN))
-        descriptors = (ctypes.c_int64 * place.size)(*(-1 if one is None else one.detach() for one in sockets))
+        descriptors = (ctypes.c_int64 * process.size)(
+            *(-1 if one is None else one.detach() for one in sockets)
+        )
         native.call(
-            "HetJoinRanks", ctypes.c_int64(place.rank), ctypes.c_int64(place.size), descriptors,
+            "HetJoinRanks", ctypes.c_int64(process.rank), ctypes.c_int64(process.size), descriptors,
             ctypes.c_double(timeout),
         )  # fmt: skip
         atexit.register(self.leave)
@@ -87,12 +86,12 @@ class Mesh(Workers):
     @property
     def rank(self) -> int:
         """Number of this worker, from 0."""
-        return self._place.rank
+        return self._process.rank
 
     @property
     def size(self) -> int:
         """Number of workers."""
-        return self._place.size
+        return self._process.size
 
     def mean(self, gradients: list[Any], label: str) -> list[Any]:
         """As Workers.mean, of arrays of float32 or float64."""
@@ -106,18 +105,14 @@ class Mesh(Workers):
         """As Workers.gather."""
         value = np.ascontiguousarray(value)
         what = f"{value.dtype} {['?', *value.shape[1:]]}"
-        received, _ = self._exchange(label, what, [value] * self.size)
+        received = self._exchange(label, what, value)
         return received.view(value.dtype).reshape(-1, *value.shape[1:])
-
-    def exchange(self, payload: Any, splits: Any, label: str) -> tuple[Any, Any]:
-        """As Workers.exchange."""
-        return self._exchange(label, "bytes", np.split(payload, np.cumsum(splits[:-1])))
 
     def gather_objects(self, value: Any, label: str) -> list[Any]:
         """As Workers.gather_objects."""
         backend.settle()
         packed = np.frombuffer(pickle.dumps(value), np.uint8)
-        return objects(self._exchange(label, "objects", [packed] * self.size)[0].tobytes())
+        return objects(self._exchange(label, "objects", packed).tobytes())
 
     def broadcast(self, value: Any, label: str) -> Any:
         """As Workers.broadcast."""
@@ -131,15 +126,15 @@ class Mesh(Workers):
         """As Workers.leave."""
         native.call("HetLeaveRanks")
 
-    def _exchange(self, label: str, what: str, parts: list[Any]) -> tuple[Any, Any]:
-        """Sends an array to each rank. Returns what has come, uint8 [bytes], and lengths, int32 [size]."""
-        sizes = np.array([one.nbytes for one in parts], np.int64)
-        pointers = (ctypes.c_void_p * len(parts))(*[one.ctypes.data for one in parts])
+    def _exchange(self, label: str, what: str, value: Any) -> Any:
+        """Sends an array to all ranks. Returns what has come, in their order, uint8 [bytes]."""
+        sizes = np.full(self.size, value.nbytes, np.int64)
+        pointers = (ctypes.c_void_p * self.size)(*[value.ctypes.data] * self.size)
         received = ctypes.c_void_p()
         native.call_in_step("HetExchangeRanks", label, what, pointers, sizes, ctypes.byref(received))
         found = np.empty(sizes.sum(), np.uint8)
         native.library.HetTakeReceived(received, found.ctypes.data_as(ctypes.c_void_p))
-        return found, sizes.astype(np.int32)
+        return found
 
 
 def _reduce(values: list[Any], label: str, mean: bool) -> list[Any]:
@@ -173,28 +168,69 @@ def _seconds(name: str) -> float:
 # --- how the ranks meet -------------------------------------------------------------------------------------
 
 
-def _meet(place: Place, address: addresses.Address, limit: float) -> list[socket.socket | None]:
-    """Returns a connection to each rank; None for this one."""
-    key = f"het:run:{place.run_id}"
-    end = time.monotonic() + limit
-    peers: list[socket.socket | None] = [None] * place.size
-    with contextlib.ExitStack() as opened:
-        client = opened.enter_context(Client(address, seconds=5))
+def meet(process: Process, address: addresses.Address) -> list[socket.socket | None]:
+    """Returns a connection to each rank, by what they write at the parameter server; None for this one.
+
+    Raises:
+      ConnectionError: The parameter server does not answer.
+      TimeoutError: Some ranks did not come; the message names them.
+      ValueError: Another process has this rank.
+    """
+    key = f"het:run:{process.run_id}"
+    with Client(address, seconds=5) as client:
+
+        def said() -> list[str | None]:
+            client.ask(key, "EXPIRE", key, _KEPT_SECONDS)
+            found: list[str | None] = client.ask(key, "HMGET", key, *range(process.size))
+            return found
+
         try:
-            listener = opened.enter_context(_listen(_host(address)))
-            token = secrets.token_hex(_TOKEN // 2)
-            mine = json.dumps([*listener.getsockname()[:2], token])
-            _claim(client, key, place, mine)
-            while any(one is None for rank, one in enumerate(peers) if rank != place.rank):
-                client.ask(key, "EXPIRE", key, _KEPT_SECONDS)
-                _connect(client, key, place.rank, peers)
-                _accept(listener, token, place.rank, peers)
-                if time.monotonic() > end:
-                    raise _missing(place, peers, limit)
-            client.ask(key, "HDEL", key, place.rank)  # those above have read it
+            with Listener(address) as mine:
+                _claim(client, key, process, mine.text)
+                peers = mine.join(process, said)
+            client.ask(key, "HDEL", key, process.rank)  # those above have read it
         except ServerError as error:
             raise ConnectionError(f"the ranks meet at the parameter server: {error}") from None
     return peers
+
+
+class Listener:
+    """The port at which a rank expects those above it.
+
+    Args:
+      address: The parameter server, in whose network the port is; None: on this machine.
+
+    Attributes:
+      text: Where it is, and the token of who may connect.
+    """
+
+    def __init__(self, address: addresses.Address | None) -> None:
+        self._socket = _listen("127.0.0.1" if address is None else _host(address))
+        self._token = secrets.token_hex(_TOKEN // 2)
+        self.text = json.dumps([*self._socket.getsockname()[:2], self._token])
+
+    def __enter__(self) -> "Listener":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def join(self, process: Process, said: Callable[[], list[str | None]]) -> list[socket.socket | None]:
+        """Returns a connection to each rank.
+
+        Args:
+          process: Where this process runs.
+          said: Returns `text` of each rank, None for those that have not come.
+        """
+        limit = _seconds(JOIN)
+        end = time.monotonic() + limit
+        peers: list[socket.socket | None] = [None] * process.size
+        while any(one is None for rank, one in enumerate(peers) if rank != process.rank):
+            _connect(said(), process.rank, peers)
+            _accept(self._socket, self._token, process.rank, peers)
+            if time.monotonic() > end:
+                raise _missing(process, peers, limit)
+        return peers
 
 
 def _host(address: addresses.Address) -> str:
@@ -216,31 +252,30 @@ def _listen(host: str) -> socket.socket:
     return listener
 
 
-def _claim(client: Client, key: str, place: Place, mine: str) -> None:
-    """Writes this rank's place. ValueError: a process that lives has this rank already."""
-    if client.ask(key, "HSETNX", key, place.rank, mine):
+def _claim(client: Client, key: str, process: Process, mine: str) -> None:
+    """Writes this rank's process. ValueError: a process that lives has this rank already."""
+    if client.ask(key, "HSETNX", key, process.rank, mine):
         return
-    host, port, _ = json.loads(client.ask(key, "HGET", key, place.rank) or mine)
+    host, port, _ = json.loads(client.ask(key, "HGET", key, process.rank) or mine)
     try:
         socket.create_connection((host, port), timeout=2).close()
     except OSError:  # of a run with this name that has ended
-        client.ask(key, "HDEL", key, place.rank)
-        client.ask(key, "HSETNX", key, place.rank, mine)
+        client.ask(key, "HDEL", key, process.rank)
+        client.ask(key, "HSETNX", key, process.rank, mine)
         return
     raise ValueError(
-        f"rank {place.rank} of run {place.run_id} is there twice (the other listens at {host}:{port}); "
-        f"{place.launcher} must give each process a rank of its own"
+        f"rank {process.rank} of run {process.run_id} is there twice (the other listens at {host}:{port}); "
+        f"{process.launcher} must give each process a rank of its own"
     )
 
 
-def _connect(client: Client, key: str, rank: int, peers: list[socket.socket | None]) -> None:
-    """Connects to the ranks below this one that have written their places."""
-    for lower in range(rank):
-        text = client.ask(key, "HGET", key, lower) if peers[lower] is None else None
-        if text is None:
+def _connect(said: list[str | None], rank: int, peers: list[socket.socket | None]) -> None:
+    """Connects to the ranks below this one that have come."""
+    for lower, text in enumerate(said[:rank]):
+        if text is None or peers[lower] is not None:
             continue
         host, port, token = json.loads(text)
-        with contextlib.suppress(OSError):  # the place of a run that has ended; look again
+        with contextlib.suppress(OSError):  # of a run that has ended; look again
             one = socket.create_connection((host, port), timeout=5)
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             one.sendall(f"{token}{rank:0{_RANK}}".encode())
@@ -269,10 +304,10 @@ def _accept(listener: socket.socket, token: str, rank: int, peers: list[socket.s
         peers[other] = one
 
 
-def _missing(place: Place, peers: list[socket.socket | None], limit: float) -> TimeoutError:
-    missing = [str(rank) for rank, one in enumerate(peers) if one is None and rank != place.rank]
+def _missing(process: Process, peers: list[socket.socket | None], limit: float) -> TimeoutError:
+    missing = [str(rank) for rank, one in enumerate(peers) if one is None and rank != process.rank]
     return TimeoutError(
-        f"rank {place.rank} of {place.size} has waited {limit:g} s for rank {', '.join(missing)} of run "
-        f"{place.run_id}; did {place.launcher} start them, with the same parameter server? {JOIN} is the "
+        f"rank {process.rank} of {process.size} has waited {limit:g} s for rank {', '.join(missing)} of run "
+        f"{process.run_id}; did {process.launcher} start them, with the same parameter server? {JOIN} is the "
         "limit"
     )

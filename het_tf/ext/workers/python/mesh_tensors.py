@@ -45,13 +45,15 @@ class TensorMesh(Mesh):
         all_of_it.set_shape([None, *value.shape[1:]])
         return all_of_it
 
-    def exchange(self, payload: Any, splits: Any, label: str) -> tuple[Any, Any]:
-        """As Workers.exchange."""
+    def accumulate(self, arguments: dict[str, Any]) -> Any:
+        """Updates rows by the sums of all ranks' gradients; all must call it for the same variable.
+
+        Args:
+          arguments: Of HetApplyGrad.
+        """
+        label = "het_tf.accumulate"
         with tf.device("CPU:0"):
-            out = native.ops.het_exchange(
-                payload=payload, splits=splits, order=_order().handle, label=label, name=label
-            )
-        return out.received, out.lengths
+            return native.ops.het_accumulate(**arguments, order=_order().handle, label=label, name=label)
 
     def broadcast(self, value: Any, label: str) -> Any:
         """As Workers.broadcast."""

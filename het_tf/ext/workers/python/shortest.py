@@ -162,10 +162,10 @@ def compare(after: list[Any]) -> None:
     Args:
       after: Tensors of the step that come first: they depend on its batch.
     """
-    state, workers, name = _Pass.current(), settings.workers(), collective.name("shortest")
+    state, workers = _Pass.current(), settings.workers()
 
     def exchange() -> Any:
-        ends = workers.gather(state.mine[None], name)
+        ends = workers.gather(state.mine[None], "het_tf.shortest")
         end, before = tf.reduce_min(ends), state.end + 0
         with tf.control_dependencies([before]):
             state.steps.assign_add(1)

@@ -141,11 +141,11 @@ class Call:
         """
         arguments = ticket, self._rates(*rates), collective.gradient_scale()
         if settings.accumulates():
-            _accumulate(self._handle, collective.name("accumulate").encode(), *arguments)
+            _accumulate(self._handle, b"het_tf.accumulate", *arguments)
         else:
             _apply(self._handle, *arguments)
         if bulk_synchronous:
-            settings.workers().sum(np.zeros(1, np.float32), collective.name("updated"))
+            settings.workers().sum(np.zeros(1, np.float32), "het_tf.updated")
 
     def applies(self) -> npt.NDArray[np.int64]:
         """Returns how often each table was updated."""

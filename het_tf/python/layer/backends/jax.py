@@ -324,9 +324,6 @@ def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -
     def update(ticket: Any, *arrays: Any) -> Any:
         given = iter(arrays)
         numbers = [float(next(given)) if isinstance(one, jax.Array) else _number(one) for one in rates]
-        ticket = np.asarray(ticket)
-        if settings.several_workers():
-            ticket = ticket[:, ::-1]  # reduce_gradients marks what it has seen
         ticket = np.ascontiguousarray(ticket, np.float32)
         step.apply(engine.address(ticket), numbers, bulk_synchronous)
         return ()

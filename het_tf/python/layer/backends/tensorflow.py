@@ -140,38 +140,17 @@ def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -
         `reduce_gradients` has kept it behind all workers' reads.
     """
     ticket = tf.convert_to_tensor(ticket)
-    if settings.several_workers():
-        ticket = tf.reverse(ticket, [1])  # reduce_gradients marks what it has seen (het_tf.workers)
     with tf.device("CPU:0"):  # the op reads them there
         if all(isinstance(rate, float) for rate in rates):
             given = tf.constant(rates, tf.float32)
         else:
             given = tf.stack([tf.cast(tf.convert_to_tensor(rate), tf.float32) for rate in rates])
         scale = tf.constant(collective.gradient_scale(), tf.float32)
+    arguments = {"tickets": ticket, "learning_rates": given, "scale": scale, **call.attributes}
     if settings.accumulates():
-        done = _exchange(call, ticket, given, scale)
+        done = settings.workers().accumulate(arguments)
     else:
         with tf.device(OPS_DEVICE[call.place]):
-            done = native.ops.het_apply_grad(
-                tickets=ticket, learning_rates=given, scale=scale, **call.attributes
-            )
+            done = native.ops.het_apply_grad(**arguments)
     if bulk_synchronous:
-        settings.workers().sum(done, collective.name("updated"))
-
-
-def _exchange(call: Update, ticket: Any, rates: Any, scale: Any) -> Any:
-    """The mode `accumulate`: sums a step's gradients over all workers; one of them updates each row.
-
-    Without it N workers that share a row make N successive updates of it in a step, and an optimizer
-    with state sees N small gradients in place of one. Here every key has an owner, a worker by the key's
-    hash. The parts also carry errors: all workers get an error of one.
-    """
-    workers = settings.workers()
-    with tf.device("CPU:0"):
-        parts = native.ops.het_sum_grads(
-            tickets=ticket, scale=scale, workers=tf.constant(workers.size), **call.attributes
-        )
-        received, lengths = workers.exchange(parts.payload, parts.splits, collective.name("accumulate"))
-        return native.ops.het_apply_sums(
-            received=received, lengths=lengths, learning_rates=rates, layout=parts.layout, **call.attributes
-        )
+        settings.workers().sum(done, "het_tf.updated")

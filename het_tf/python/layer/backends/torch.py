@@ -181,8 +181,6 @@ def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -
       bulk_synchronous: Of several workers, whether the next read of any must see this update.
     """
     numbers = [_number(one) for one in rates]
-    if settings.several_workers():
-        ticket = ticket.flip(1)  # reduce_gradients marks what it has seen
     ticket = ticket.to("cpu", torch.float32).contiguous()
     engine.call_of(call.specs).apply(ticket.data_ptr(), numbers, bulk_synchronous)
 

@@ -19,7 +19,6 @@ from het_tf.ext.serving.python.publishing import callback as callbacks
 from het_tf.ext.serving.python.publishing import dense_store
 from het_tf.ext.serving.python.publishing import publish as publishing
 from het_tf.ext.serving.python.publishing.versions import Versions
-from het_tf.ext.workers.python.horovod_workers import Horovod
 from het_tf.python.session import settings
 from het_tf.python.session.workers import Workers
 
@@ -135,10 +134,10 @@ def test_a_namespace_has_its_own_versions(server, client):
 def test_only_rank_0_writes(model, client, monkeypatch):
     """Would catch a rank that appends its own version, and an error that the other ranks do not get."""
     fit(model)
-    monkeypatch.setattr(settings.current, "workers", Horovod(Played(me=1)))
+    monkeypatch.setattr(settings.current, "workers", Played(me=1))
     assert het_tf.publish(model) is None and Versions(client, "").last() == []
     hvd = Played(me=0)
-    monkeypatch.setattr(settings.current, "workers", Horovod(hvd))
+    monkeypatch.setattr(settings.current, "workers", hvd)
     assert het_tf.publish(model).number == 1
     met = len(hvd.gathered)
     hvd.others = lambda value: [(None, (["OSError"], "no space")) if isinstance(value, tuple) else ""]
@@ -213,7 +212,7 @@ def begun(model, monkeypatch):
 def test_a_version_is_due_after_so_many_seconds(begun, monkeypatch):
     """Would catch an exchange of the ranks at every step, and versions that drift with the steps' length."""
     exchanged = []
-    monkeypatch.setattr(settings.current, "workers", Horovod(hvd := Played()))
+    monkeypatch.setattr(settings.current, "workers", hvd := Played())
     callback, clock, recorded = begun(every=1.0, trained_through=lambda: clock.now)
     for _ in range(1010):
         clock.now += 0.01
@@ -233,7 +232,7 @@ def test_a_version_is_due_after_so_many_seconds(begun, monkeypatch):
 @pytest.mark.parametrize(("ranks", "late"), [(1, 2), (2, 100)])
 def test_steps_that_become_longer_make_versions_late_by_few_steps(begun, monkeypatch, ranks, late):
     """Would catch a number of steps to the next version that is trusted for hours."""
-    monkeypatch.setattr(settings.current, "workers", Horovod(Played(ranks)))
+    monkeypatch.setattr(settings.current, "workers", Played(ranks))
     callback, clock, recorded = begun(every=1.0)
     for _ in range(30):
         clock.now += 0.001

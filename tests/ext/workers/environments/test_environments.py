@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from het_tf.ext.workers.python import environments
-from het_tf.ext.workers.python.environments import Place
+from het_tf.ext.workers.python.environments import Process
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -54,40 +54,40 @@ CHIEF = tf_config("worker", 2, chief=["c:1"], worker=WORKERS)
 
 
 @pytest.mark.parametrize(
-    ("env", "place"),
+    ("env", "process"),
     [
-        (HET_RUN, Place("het run", 3, 4, 1, 2, "a1")),
-        (HOROVODRUN, Place("horovodrun", 1, 2, 1, 2, "10.0.0.1:4711")),
-        (TORCHRUN, Place("torchrun", 5, 8, 1, 4, "job.2.node0:29500")),
-        (SLURM, Place("Slurm", 4, 7, 0, 2, "77.1.0")),
-        (SLURM | {"SLURM_RESTART_COUNT": "3"}, Place("Slurm", 4, 7, 0, 2, "77.1.3")),
-        (OPEN_MPI, Place("mpirun", 2, 4, 0, 2, "1234567")),
-        (INTEL_MPI, Place("mpirun", 1, 2, 1, 2, "mine")),
-        (KUBERNETES, Place("Kubernetes", 3, 4, 0, 1, "train")),
-        (CHIEF, Place("TF_CONFIG", 3, 4, 1, 2, "")),
-        ({**HET_RUN, **SLURM}, Place("het run", 3, 4, 1, 2, "a1")),
+        (HET_RUN, Process("het run", 3, 4, 1, 2, "a1")),
+        (HOROVODRUN, Process("horovodrun", 1, 2, 1, 2, "10.0.0.1:4711")),
+        (TORCHRUN, Process("torchrun", 5, 8, 1, 4, "job.2.node0:29500")),
+        (SLURM, Process("Slurm", 4, 7, 0, 2, "77.1.0")),
+        (SLURM | {"SLURM_RESTART_COUNT": "3"}, Process("Slurm", 4, 7, 0, 2, "77.1.3")),
+        (OPEN_MPI, Process("mpirun", 2, 4, 0, 2, "1234567")),
+        (INTEL_MPI, Process("mpirun", 1, 2, 1, 2, "mine")),
+        (KUBERNETES, Process("Kubernetes", 3, 4, 0, 1, "train")),
+        (CHIEF, Process("TF_CONFIG", 3, 4, 1, 2, "")),
+        ({**HET_RUN, **SLURM}, Process("het run", 3, 4, 1, 2, "a1")),
         # mpirun starts its daemons by srun: these variables of Slurm are the daemon's.
-        ({**SLURM, **OPEN_MPI}, Place("mpirun", 2, 4, 0, 2, "1234567")),
+        ({**SLURM, **OPEN_MPI}, Process("mpirun", 2, 4, 0, 2, "1234567")),
     ],
 )  # fmt: skip
-def test_place(env: dict[str, str], place: Place) -> None:
+def test_process(env: dict[str, str], process: Process) -> None:
     found = environments.find(env)
-    if place.launcher == "TF_CONFIG":
+    if process.launcher == "TF_CONFIG":
         assert found is not None and len(found.run_id) == 16
-        place = Place(*[*vars(place).values()][:-1], found.run_id)
-    assert found == place
+        process = Process(*[*vars(process).values()][:-1], found.run_id)
+    assert found == process
 
 
 def test_all_tasks_of_a_cluster_name_the_run_alike() -> None:
     """The task must not enter the hash: ranks would wait for each other in different runs."""
-    places = [
+    processes = [
         environments.find(tf_config(kind, index, worker=WORKERS, chief=["c:1"]))
         for kind, index in (("chief", 0), ("worker", 0), ("worker", 1), ("worker", "2"))
     ]
-    assert [one and one.rank for one in places] == [0, 1, 2, 3]
-    assert len({one and one.run_id for one in places}) == 1
+    assert [one and one.rank for one in processes] == [0, 1, 2, 3]
+    assert len({one and one.run_id for one in processes}) == 1
     other = environments.find(tf_config("worker", 0, worker=["a:1"], chief=["c:2"]))
-    assert other is not None and places[0] is not None and other.run_id != places[0].run_id
+    assert other is not None and processes[0] is not None and other.run_id != processes[0].run_id
 
 
 BATCH = {name: SLURM[name] for name in ("SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID")}
@@ -160,7 +160,7 @@ def test_variables_are_those_that_are_read() -> None:
     all_of = (HET_RUN, HOROVODRUN, TORCHRUN, CHIEF, SLURM, OPEN_MPI, KUBERNETES)
     for launcher, env in zip(environments.LAUNCHERS, all_of, strict=True):
         asked.clear()
-        assert launcher.present(Recorded(env)) and launcher.place(Recorded(env))
+        assert launcher.present(Recorded(env)) and launcher.process(Recorded(env))
         assert asked and asked - {"", "HET_RUN_ID", "HOSTNAME"} <= {*launcher.VARIABLES}
 
 

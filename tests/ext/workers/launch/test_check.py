@@ -105,9 +105,9 @@ def script(played: Path, name: str, **variables: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def places(lines: list[str], launcher: str) -> list[environments.Place]:
-    made = re.findall(r"Place\([^)]*\)", "".join(lines))  # ends of lines come when they like
-    found = [eval(text, {"Place": environments.Place}) for text in made]
+def places(lines: list[str], launcher: str) -> list[environments.Process]:
+    made = re.findall(r"Process\([^)]*\)", "".join(lines))  # ends of lines come when they like
+    found = [eval(text, {"Process": environments.Process}) for text in made]
     assert {one.launcher for one in found} == {launcher} and len({one.run_id for one in found}) == 1
     return sorted(found, key=lambda one: one.rank)
 

@@ -5,7 +5,7 @@
     outside_graphs()   a scope in which values are computed at once
     have_values(...)   whether weights have values now
     value(variable)    its value, as Workers.broadcast takes it
-    reduce(...)        averages gradients over the ranks, and marks tickets
+    reduce(gradients)  averages gradients over the ranks
     fits(model, fit)   `fit` whose ranks take equally many steps, or all raise
     settle(), end_passes()   flush what a planned stream holds back
 

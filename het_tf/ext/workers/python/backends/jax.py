@@ -12,25 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from het_tf.ext.workers.python.backends.arrays import *  # noqa: F403
-from het_tf.python.session import collective, settings
+from het_tf.python.session import settings
 
 BEGINS_IN_STEP = False
 NO_JIT = ""
 
 
-def reduce(gradients: list[Any], tickets: list[bool]) -> list[Any]:
-    """Averages gradients over all ranks, in one callback; smaller floats travel as float32.
-
-    Args:
-      gradients: Arrays of floats.
-      tickets: For each whether it is a ticket, which stays this rank's.
-    """
-    # Of a ticket only whether it is finite: 0 or NaN.
-    given = [jnp.sum(0.0 * one) if ticket else one for one, ticket in zip(gradients, tickets, strict=True)]
-    label = collective.name("gradient")
+def reduce(given: list[Any]) -> list[Any]:
+    """Averages arrays of floats over all ranks, in one callback; smaller floats travel as float32."""
 
     def mean(*arrays: Any) -> Any:
-        return tuple(settings.workers().mean([np.asarray(one) for one in arrays], label))
+        return tuple(settings.workers().mean([np.asarray(one) for one in arrays], "het_tf.gradient"))
 
     by_type: dict[Any, list[int]] = {}
     for number, one in enumerate(given):
@@ -48,11 +40,7 @@ def reduce(gradients: list[Any], tickets: list[bool]) -> list[Any]:
         ends = np.cumsum([given[number].size for number in numbers])
         for number, part in zip(numbers, jnp.split(vector, ends[:-1]), strict=True):
             found[number] = part.reshape(given[number].shape).astype(given[number].dtype)
-    # The order of a ticket's numbers tells that it has been here.
-    return [
-        one[:, ::-1] + mean if ticket else mean
-        for one, ticket, mean in zip(gradients, tickets, found, strict=True)
-    ]
+    return found
 
 
 # --- jax.distributed ----------------------------------------------------------------------------------------

@@ -21,32 +21,12 @@ def have_values(weights: Iterable[Any]) -> bool:
     return all(bool(weight.value.is_initialized()) for weight in weights)
 
 
-def reduce(gradients: list[Any], tickets: list[bool]) -> list[Any]:
-    """Averages gradients over all ranks.
-
-    Args:
-      gradients: Tensors and IndexedSlices.
-      tickets: For each whether it is a ticket, which stays this rank's.
-    """
-    prefix = collective.name("gradient")
+def reduce(gradients: list[Any]) -> list[Any]:
+    """Averages gradients, tensors and IndexedSlices, over all ranks."""
     values = [one.values if isinstance(one, tf.IndexedSlices) else one for one in gradients]
     shortest.compare(values)
     with tf.control_dependencies(agreement.compare(values)):
-        # Of a ticket only whether it is finite: 0 or NaN.
-        means = settings.workers().mean(
-            [
-                tf.reduce_sum(0.0 * one) if ticket else one
-                for one, ticket in zip(gradients, tickets, strict=True)
-            ],
-            prefix,
-        )
-    # A table's update comes after all ranks' lookups, which are before their gradients. The order of a
-    # ticket's numbers tells that it has been here.
-    with tf.control_dependencies(means):
-        return [
-            tf.reverse(gradient, [1]) + mean if ticket else mean
-            for gradient, ticket, mean in zip(gradients, tickets, means, strict=True)
-        ]
+        return settings.workers().mean(gradients, "het_tf.gradient")
 
 
 def settle() -> None:

@@ -8,9 +8,10 @@ import torch
 
 from het_tf.ext.workers.python import checks, find
 from het_tf.ext.workers.python.backends.arrays import *  # noqa: F403
-from het_tf.ext.workers.python.environments.place import Place
+from het_tf.ext.workers.python.environments.process import Process
 from het_tf.python.backend import keras
 from het_tf.python.layer.modules import Tables
+from het_tf.python.layer.variable import marked
 from het_tf.python.quoting import quoted
 from het_tf.python.session import collective, settings
 
@@ -19,28 +20,16 @@ BEGINS_IN_STEP = True
 NO_JIT = "torch.compile does not look into an all-reduce nor into het_tf's lookup"
 
 
-def reduce(gradients: list[Any], tickets: list[bool]) -> list[Any]:
+def reduce(gradients: list[Any]) -> list[Any]:
     """Averages gradients over all ranks; smaller floats travel as float32.
-
-    Args:
-      gradients: Dense tensors.
-      tickets: For each whether it is a ticket, which stays this rank's.
 
     Raises:
       NotImplementedError: A gradient is sparse.
     """
-    with torch.no_grad():
-        # Of a ticket only whether it is finite: 0 or NaN.
-        given = [(0.0 * one).sum() if ticket else one for one, ticket in zip(gradients, tickets, strict=True)]
-        means = settings.workers().mean([_array(one) for one in given], collective.name("gradient"))
-        found = [
-            torch.from_numpy(mean).to(one.device, one.dtype) for mean, one in zip(means, given, strict=True)
-        ]
-        # The order of a ticket's numbers tells that it has been here.
-        return [
-            one.flip(1) + mean if ticket else mean
-            for one, ticket, mean in zip(gradients, tickets, found, strict=True)
-        ]
+    means = settings.workers().mean([_array(one) for one in gradients], "het_tf.gradient")
+    return [
+        torch.from_numpy(mean).to(one.device, one.dtype) for mean, one in zip(means, gradients, strict=True)
+    ]
 
 
 def _array(gradient: Any) -> Any:
@@ -113,7 +102,7 @@ class _Meeting:
 
     def __init__(self, anchors: list[Any], names: str) -> None:
         self._anchors = anchors
-        self._label = f"{collective.name('gradient')} of tables {quoted(names)}"
+        self._label = f"het_tf.gradient of tables {quoted(names)}"
         self._begun = False
 
     def of_outputs(self, module: Any, inputs: Any, outputs: Any) -> None:
@@ -125,9 +114,9 @@ class _Meeting:
                 one.register_hook(self._begin)
 
     def of_ticket(self, ticket: Any) -> Any:
-        """Marks a ticket by the order of its numbers: a hook of an anchor."""
+        """Marks a ticket: a hook of an anchor."""
         self._begin(ticket)
-        return ticket.flip(1)
+        return marked(ticket)
 
     def _begin(self, gradient: Any) -> None:
         del gradient
@@ -159,10 +148,10 @@ def group() -> tuple[str, int, int] | None:
     return "torch.distributed", distributed.get_rank(), distributed.get_world_size()
 
 
-def place() -> Place:
-    """Returns the place of this process in the process group. Every rank must call it."""
+def process() -> Process:
+    """Returns what this process is in the process group. Every rank must call it."""
     found = group()
     assert found is not None
     word = [secrets.token_hex(8)]
     torch.distributed.broadcast_object_list(word)
-    return Place(*found, 0, 1, word[0])
+    return Process(*found, 0, 1, word[0])

@@ -2,24 +2,24 @@
 
 Imports neither TensorFlow nor Redis.
 
-A launcher's module has `present(env)`, whether it has started this process; `place(env)`, which reads what it
-says; and VARIABLES, those that it reads. Half of a launcher's variables, as in an interactive shell of Slurm,
-are no launch: the process is alone.
+A launcher's module has `present(env)`, whether it has started this process; `process(env)`, which reads what
+it says; and VARIABLES, those that it reads. Half of a launcher's variables, as in an interactive shell of
+Slurm, are no launch: the process is alone.
 """
 
 import importlib
 import os
 from types import ModuleType
 
-from het_tf.ext.workers.python.environments.place import Environment, Place
+from het_tf.ext.workers.python.environments.process import Environment, Process
 
 _ORDER = ("het_run", "horovodrun", "torchrun", "tf_config", "slurm", "mpi", "kubernetes")
 LAUNCHERS: list[ModuleType] = [importlib.import_module(f"{__name__}.{name}") for name in _ORDER]
 """In the order in which they are asked: the innermost launcher first."""
 
 
-def find(env: Environment = os.environ) -> Place | None:
-    """Returns the place of this process; None: no launcher has started it.
+def find(env: Environment = os.environ) -> Process | None:
+    """Returns what this process is; None: no launcher has started it.
 
     Args:
       env: The variables.
@@ -29,6 +29,6 @@ def find(env: Environment = os.environ) -> Place | None:
     """
     for launcher in LAUNCHERS:
         if launcher.present(env):
-            found: Place = launcher.place(env)
+            found: Process = launcher.process(env)
             return found
     return None

@@ -1,6 +1,6 @@
 """Under `het run`."""
 
-from het_tf.ext.workers.python.environments.place import Environment, Place, read
+from het_tf.ext.workers.python.environments.process import Environment, Process, read
 
 _NAMES = ("HET_RANK", "HET_WORLD_SIZE", "HET_LOCAL_RANK", "HET_LOCAL_WORLD_SIZE")
 VARIABLES = (*_NAMES, "HET_RUN_ID", "HET_RESTART")
@@ -11,8 +11,8 @@ def present(env: Environment) -> bool:
     return "HET_RANK" in env
 
 
-def place(env: Environment) -> Place:
-    """Its place."""
+def process(env: Environment) -> Process:
+    """Returns it."""
     if "HOROVOD_RANK" in env:
         raise ValueError(
             f"HET_RANK is '{env['HET_RANK']}' and HOROVOD_RANK is '{env['HOROVOD_RANK']}'; a process is "

@@ -2,7 +2,7 @@
 
 import socket
 
-from het_tf.ext.workers.python.environments.place import Environment, Place, number, read
+from het_tf.ext.workers.python.environments.process import Environment, Process, number, read
 
 VARIABLES = ("JOB_COMPLETION_INDEX", "HET_WORLD_SIZE", "HET_RUN_ID")
 
@@ -12,8 +12,8 @@ def present(env: Environment) -> bool:
     return "JOB_COMPLETION_INDEX" in env
 
 
-def place(env: Environment) -> Place:
-    """Its place. The run is named by the job; a pod's host name is JOB-INDEX.
+def process(env: Environment) -> Process:
+    """Returns it. The run is named by the job; a pod's host name is JOB-INDEX.
 
     Raises:
       ValueError: Kubernetes tells no pod how many there are, and HET_WORLD_SIZE is not set.

@@ -1,6 +1,6 @@
 """Under mpirun of Open MPI, and under that of MPICH and Intel (PMI)."""
 
-from het_tf.ext.workers.python.environments.place import Environment, Place, number, read
+from het_tf.ext.workers.python.environments.process import Environment, Process, number, read
 
 _OPEN = tuple(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"))
 _PMI = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
@@ -12,8 +12,8 @@ def present(env: Environment) -> bool:
     return _OPEN[0] in env or _PMI[0] in env
 
 
-def place(env: Environment) -> Place:
-    """Its place. The run is named by Open MPI's job id; others give none."""
+def process(env: Environment) -> Process:
+    """Returns it. The run is named by Open MPI's job id; others give none."""
     names = _OPEN if _OPEN[0] in env else _PMI
     job = env.get("PMIX_NAMESPACE") or env.get("OMPI_MCA_ess_base_jobid", "")
     return read(env, "mpirun", names, job, number(env, names[2], 0) + 1)

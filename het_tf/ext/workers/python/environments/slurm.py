@@ -2,7 +2,7 @@
 
 import re
 
-from het_tf.ext.workers.python.environments.place import Environment, Place, number, read
+from het_tf.ext.workers.python.environments.process import Environment, Process, number, read
 
 VARIABLES = (
     "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT", "SLURM_PROCID", "SLURM_NTASKS",
@@ -24,8 +24,8 @@ def present(env: Environment) -> bool:
     return bool({"SLURM_NTASKS", "SLURM_STEP_NUM_TASKS"} & {*env}) and number(env, "SLURM_STEP_ID") < _SPECIAL
 
 
-def place(env: Environment) -> Place:
-    """Its place. The run is named by job, step and restart."""
+def process(env: Environment) -> Process:
+    """Returns it. The run is named by job, step and restart."""
     size = "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in env else "SLURM_NTASKS"
     names = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")
     word = ".".join(str(number(env, name, 0)) for name in names)

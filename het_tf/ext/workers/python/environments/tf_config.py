@@ -4,7 +4,7 @@ import hashlib
 import json
 from typing import Any
 
-from het_tf.ext.workers.python.environments.place import Environment, Place, run_id
+from het_tf.ext.workers.python.environments.process import Environment, Process, run_id
 
 VARIABLES = ("TF_CONFIG",)
 _RANKS = ("chief", "master", "worker")  # in the order of ranks
@@ -30,8 +30,8 @@ def present(env: Environment) -> bool:
     return bool(env.get("TF_CONFIG")) and bool(_read(env).get("cluster"))
 
 
-def place(env: Environment) -> Place:
-    """Its place: the chief is rank 0, then come the workers. The run is named by a hash of the cluster."""
+def process(env: Environment) -> Process:
+    """Returns it: the chief is rank 0, then come the workers. The run is named by a hash of the cluster."""
     config = _read(env)
     cluster, task = config["cluster"], config.get("task")
     if not isinstance(cluster, dict) or not all(isinstance(one, list) for one in cluster.values()):
@@ -60,4 +60,4 @@ def place(env: Environment) -> Place:
     digest = hashlib.sha256(json.dumps(cluster, sort_keys=True).encode()).hexdigest()[:16]
     here = hosts[rank]
     local = hosts[:rank].count(here), hosts.count(here)
-    return Place("TF_CONFIG", rank, len(ranks), *local, run_id(env, digest, "TF_CONFIG"))
+    return Process("TF_CONFIG", rank, len(ranks), *local, run_id(env, digest, "TF_CONFIG"))

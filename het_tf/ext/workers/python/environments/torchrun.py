@@ -1,6 +1,6 @@
 """Under torchrun, and what sets its variables, such as Kubeflow's PyTorchJob."""
 
-from het_tf.ext.workers.python.environments.place import Environment, Place, number, read
+from het_tf.ext.workers.python.environments.process import Environment, Process, number, read
 
 _NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 VARIABLES = (*_NAMES, "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
@@ -11,7 +11,7 @@ def present(env: Environment) -> bool:
     return all(name in env for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
 
 
-def place(env: Environment) -> Place:
-    """Its place. The run is named by torchrun's id, its restarts, and the address of rank 0."""
+def process(env: Environment) -> Process:
+    """Returns it. The run is named by torchrun's id, its restarts, and the address of rank 0."""
     start = f"{env.get('TORCHELASTIC_RUN_ID', '')}.{number(env, 'TORCHELASTIC_RESTART_COUNT', 0)}"
     return read(env, "torchrun", _NAMES, f"{start}.{env['MASTER_ADDR']}:{number(env, 'MASTER_PORT')}")

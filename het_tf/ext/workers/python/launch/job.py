@@ -18,7 +18,7 @@ from het_tf.ext.ps.python.client import Client
 from het_tf.ext.ps.python.errors import ServerError
 from het_tf.ext.ps.python.redis_server import LocalServer
 from het_tf.ext.workers.python import environments
-from het_tf.ext.workers.python.environments.place import Place
+from het_tf.ext.workers.python.environments.process import Process
 from het_tf.ext.workers.python.launch.meeting import Meeting, Memory, Round, Store, Terms
 from het_tf.ext.workers.python.launch.ranks import TICK_SECONDS, Guard, Ranks, Signals
 from het_tf.python.show import say
@@ -52,8 +52,8 @@ def program(words: Sequence[str], module: bool, as_it_is: bool) -> list[str]:
     return [first, *rest]
 
 
-def outside(most: int) -> Place | None:
-    """Returns the place of this launcher among others that another launcher has started.
+def outside(most: int) -> Process | None:
+    """Returns the process of this launcher among others that another launcher has started.
 
     Args:
       most: Nodes of the job.
@@ -62,20 +62,21 @@ def outside(most: int) -> Place | None:
       ValueError: That launcher has started ranks, which is `het run`'s part.
     """
     # Kubernetes tells no pod how many there are; here the nodes are known.
-    place = environments.find({"HET_WORLD_SIZE": str(most), **os.environ})
-    if place is None:
+    process = environments.find({"HET_WORLD_SIZE": str(most), **os.environ})
+    if process is None:
         return None
-    if place.launcher in ("het run", "horovodrun", "torchrun"):
+    if process.launcher in ("het run", "horovodrun", "torchrun"):
         raise ValueError(
-            f"this is rank {place.rank} of {place.launcher}, which starts the ranks itself: write "
+            f"this is rank {process.rank} of {process.launcher}, which starts the ranks itself: write "
             "`python` in place of `het run`, or leave the other launcher out"
         )
-    if place.size > 1 and most == 1:
+    if process.size > 1 and most == 1:
         raise ValueError(
-            f"{place.launcher} has started {place.size} processes, of which each would run a job of its own: "
-            f"write `python` in place of `het run`, or give --nnodes {place.size} and one process a node"
+            f"{process.launcher} has started {process.size} processes, of which each would run a job of its "
+            f"own: write `python` in place of `het run`, or give --nnodes {process.size} and one process a "
+            "node"
         )
-    return place
+    return process
 
 
 @dataclass

@@ -7,8 +7,8 @@ Environment = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a process is among those that its launcher has started.
+class Process:
+    """A process among those that its launcher has started.
 
     Attributes:
       launcher: Its name, such as "Slurm".
@@ -77,8 +77,8 @@ def run_id(env: Environment, found: str, launcher: str) -> str:
     )
 
 
-def read(env: Environment, launcher: str, names: tuple[str, ...], word: str, local_size: int = 1) -> Place:
-    """Returns the place that four variables say.
+def read(env: Environment, launcher: str, names: tuple[str, ...], word: str, local_size: int = 1) -> Process:
+    """Returns the process that four variables say.
 
     Args:
       env: The variables.
@@ -89,4 +89,4 @@ def read(env: Environment, launcher: str, names: tuple[str, ...], word: str, loc
     """
     local = number(env, names[2], 0), number(env, names[3], local_size, least=1)
     size = number(env, names[1], least=1)
-    return Place(launcher, number(env, names[0]), size, *local, run_id(env, word, launcher))
+    return Process(launcher, number(env, names[0]), size, *local, run_id(env, word, launcher))
