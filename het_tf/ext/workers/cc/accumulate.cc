@@ -26,7 +26,7 @@ Status Sum(CallSpec* spec, const KeptCall& given, uint32_t ranks, Packed* packed
 }
 
 // Adds the parts of all ranks up.
-Status Exchange(Mesh* mesh, const std::string& label, const Packed& mine, MergedSums* sums) {
+Status ExchangeSums(Mesh* mesh, const std::string& label, const Packed& mine, MergedSums* sums) {
   std::vector<Span<const uint8_t>> parts;
   const uint8_t* at = mine.bytes.data();
   for (const int32_t size : mine.splits) {
@@ -62,7 +62,7 @@ Status Accumulate(Mesh* mesh, const std::string& label, CallSpec* spec, Span<con
         PackSums(error, GradientSums(), mine.layout.signature, mesh->size(), &mine.bytes, &mine.splits));
   }
   MergedSums sums;
-  HET_RETURN_IF_ERROR(Exchange(mesh, label, mine, &sums));
+  HET_RETURN_IF_ERROR(ExchangeSums(mesh, label, mine, &sums));
   return mine.resolved.engine->steps().ApplySums(*mine.resolved.tables, mine.layout.layer, sums, rates);
 }
 

@@ -145,8 +145,8 @@ struct AccumulateGrad {
                                static_cast<size_t>(TF_TensorElementCount(one.get())));
     };
     if (floats(tickets).size() != 2 * KeptGradients::kSlots || floats(scale).size() != 1) {
-      return InvalidArgument("HetAccumulate: tickets have shape " + ShapeText(ShapeOf(tickets.get())) +
-                             " and scale " + ShapeText(ShapeOf(scale.get())));
+      return InvalidArgument("HetAccumulate: it takes tickets [" + std::to_string(KeptGradients::kSlots) +
+                             ", 2] and one scale");
     }
     HET_RETURN_IF_ERROR(
         Accumulate(mesh, label, spec.get(), floats(tickets), floats(rates), floats(scale)[0]));
