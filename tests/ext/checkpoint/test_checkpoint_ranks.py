@@ -7,7 +7,7 @@ from checkpoint_lib import SPEC, document
 from played_lib import Played
 
 from het_tf.ext.checkpoint.python import compare, manifest
-from het_tf.ext.checkpoint.python.collective import Ranks
+from het_tf.ext.checkpoint.python.ranks import Ranks
 from het_tf.python.session import settings
 
 # --- what tables must have in common -----------------------------------------------------------------------

@@ -20,7 +20,7 @@ from saving_lib import (
 )
 
 import het_tf
-from het_tf.ext.checkpoint.python.collective import Ranks
+from het_tf.ext.checkpoint.python.ranks import Ranks
 from het_tf.ext.checkpoint.python.saving import pack
 from het_tf.python.session import settings
 

@@ -1,4 +1,4 @@
-"""The mode `accumulate` with ranks of het_tf and of Horovod, and a Redis: as one process with all batches."""
+"""The mode `accumulate` with two ranks and a Redis: as one process with all batches."""
 
 import json
 from pathlib import Path
@@ -17,10 +17,10 @@ STEPS = 5
 pytestmark = [pytest.mark.slow, horovod_lib.RANKS]
 
 
-def launch(jobs: list[dict], out: Path, workers: int = 2, backend: str = "het_tf") -> list[dict]:
+def launch(jobs: list[dict], out: Path, workers: int = 2) -> list[dict]:
     """Runs the jobs, one after the other in one launch; returns what each rank has seen."""
     jobs = [{"out": str(out), **job} for job in jobs]
-    done = horovod_lib.launch(accumulate_lib.__file__, json.dumps(jobs), ranks=workers, backend=backend)
+    done = horovod_lib.launch(accumulate_lib.__file__, json.dumps(jobs), ranks=workers, backend="het_tf")
     assert done.returncode == 0, done.stdout
     return [json.loads((out / f"{rank}.json").read_text()) for rank in range(workers)]
 
@@ -59,8 +59,8 @@ def exact(name: str, how: str, at: redis_lib.Server | redis_lib.Cluster, **more:
     return {**job, "steps": STEPS, "cache_rows": 1000, **more}
 
 
-@pytest.fixture(scope="module", params=horovod_lib.BACKENDS)
-def runs(request, tmp_path_factory):
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
     """All that workers are needed for, in one launch: at one server, and at two with a cache of five rows."""
     out = tmp_path_factory.mktemp("accumulate")
     with redis_lib.running(out / "redis") as server, redis_lib.cluster(out / "cluster", 2) as cluster:
@@ -70,7 +70,7 @@ def runs(request, tmp_path_factory):
             exact("shards", "loop", cluster, cache_rows=5),
             {"what": "beside", "ps": server.address},
         ]
-        return out, launch(jobs, out, backend=request.param)
+        return out, launch(jobs, out)
 
 
 @pytest.mark.parametrize("name", ["sum", "shards"])

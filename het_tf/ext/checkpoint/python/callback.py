@@ -10,9 +10,9 @@ import numpy as np
 
 from het_tf.ext.checkpoint.python import direction
 from het_tf.ext.checkpoint.python import directory as directories
-from het_tf.ext.checkpoint.python.collective import Ranks
 from het_tf.ext.checkpoint.python.model.restore import restore
 from het_tf.ext.checkpoint.python.model.save import save
+from het_tf.ext.checkpoint.python.ranks import Ranks
 from het_tf.ext.checkpoint.python.saving import workers
 from het_tf.python import backend
 from het_tf.python.backend import keras

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from het_tf.ext.checkpoint.python.collective import Ranks
 from het_tf.ext.checkpoint.python.manifest import Manifest
 from het_tf.ext.checkpoint.python.progress import Add
+from het_tf.ext.checkpoint.python.ranks import Ranks
 from het_tf.ext.checkpoint.python.row_files import verify_rows
 from het_tf.ext.checkpoint.python.store import first_of, in_parallel, sources, store_info, tables_in
 from het_tf.python.session import native

@@ -48,22 +48,13 @@ int HetSumOverRanks(const char* label, int64_t mean, int64_t bytes_each, void* v
   });
 }
 
-int HetExchangeRanks(const char* label, const char* what, const uint8_t* const* parts, int64_t* sizes,
-                     void** received) {
+int HetGatherFromRanks(const char* label, const char* what, const uint8_t* data, int64_t* bytes,
+                       void** received) {
   return het::WithMesh([&](het::Mesh* mesh) -> het::Status {
-    std::vector<het::Span<const uint8_t>> given;
-    for (uint32_t rank = 0; rank < mesh->size(); ++rank) {
-      given.emplace_back(parts[rank], static_cast<size_t>(sizes[rank]));
-    }
-    std::vector<het::Bytes> found;
-    HET_RETURN_IF_ERROR(mesh->Exchange(label, what, given, &found));
-    const het::Span<const uint8_t> mine = given[mesh->rank()];
-    found[mesh->rank()].assign(mine.begin(), mine.end());
     auto all = std::make_unique<het::Bytes>();
-    for (uint32_t rank = 0; rank < mesh->size(); ++rank) {
-      sizes[rank] = static_cast<int64_t>(found[rank].size());
-      all->insert(all->end(), found[rank].begin(), found[rank].end());
-    }
+    HET_RETURN_IF_ERROR(
+        het::GatherFromRanks(mesh, label, what, {data, static_cast<size_t>(*bytes)}, all.get()));
+    *bytes = static_cast<int64_t>(all->size());
     *received = all.release();
     return het::Status();
   });

@@ -15,11 +15,11 @@ HET_EXPORT int HetLeaveRanks();
 // Replaces `count` floats, of 4 or 8 bytes each, by their sums over all ranks, or by their means.
 HET_EXPORT int HetSumOverRanks(const char* label, int64_t mean, int64_t bytes_each, void* values,
                                int64_t count);
-// Sends sizes[r] bytes at parts[r] to rank r, for all ranks, and this one. `what` describes the data, and
-// must be equal on all ranks. sizes[r] becomes the length of what rank r sent here; *received, which must be
-// given to HetTakeReceived, has it, in the order of ranks.
-HET_EXPORT int HetExchangeRanks(const char* label, const char* what, const uint8_t* const* parts,
-                                int64_t* sizes, void** received);
+// Gathers *bytes bytes of each rank. `what` describes the data, and must be equal on all ranks. *bytes
+// becomes the length of *received, which must be given to HetTakeReceived and has the data in the order of
+// ranks.
+HET_EXPORT int HetGatherFromRanks(const char* label, const char* what, const uint8_t* data, int64_t* bytes,
+                                  void** received);
 // Writes the bytes to `to`, and frees them.
 HET_EXPORT void HetTakeReceived(void* received, uint8_t* to);
 

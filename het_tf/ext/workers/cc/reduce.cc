@@ -80,6 +80,16 @@ Status SumOverRanks(Mesh* mesh, const std::string& label, bool mean, T* values, 
   return Status();
 }
 
+Status GatherFromRanks(Mesh* mesh, const std::string& label, const std::string& what,
+                       Span<const uint8_t> mine, Bytes* all) {
+  std::vector<Bytes> received;
+  HET_RETURN_IF_ERROR(
+      mesh->Exchange(label, what, std::vector<Span<const uint8_t>>(mesh->size(), mine), &received));
+  received[mesh->rank()].assign(mine.begin(), mine.end());
+  for (const Bytes& one : received) all->insert(all->end(), one.begin(), one.end());
+  return Status();
+}
+
 template Status SumOverRanks(Mesh*, const std::string&, bool, float*, size_t);
 template Status SumOverRanks(Mesh*, const std::string&, bool, double*, size_t);
 template Status SumOverRanks(Mesh*, const std::string&, bool, int32_t*, size_t);

@@ -1,4 +1,4 @@
-// Sums over ranks, on top of Mesh::Exchange.
+// Sums over ranks, and what all have, on top of Mesh::Exchange.
 #pragma once
 
 #include <cstddef>
@@ -15,5 +15,9 @@ namespace het {
 // 2 (N - 1) / N of the values a rank in each direction.
 template <typename T>
 Status SumOverRanks(Mesh* mesh, const std::string& label, bool mean, T* values, size_t count);
+
+// Sets `all` to what the ranks give, one after the other. `what`: as of Mesh::Exchange.
+Status GatherFromRanks(Mesh* mesh, const std::string& label, const std::string& what,
+                       Span<const uint8_t> mine, Bytes* all);
 
 }  // namespace het

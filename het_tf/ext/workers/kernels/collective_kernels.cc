@@ -107,21 +107,12 @@ struct Gather {
                                    TF_TensorByteSize(input.get()));
     const std::vector<int64_t> rest(shape.begin() + 1, shape.end());
     const std::string what = "type " + std::to_string(type) + " [?]" + ShapeText({rest.data(), rest.size()});
-    std::vector<Bytes> received;
-    HET_RETURN_IF_ERROR(
-        mesh->Exchange(label, what, std::vector<Span<const uint8_t>>(mesh->size(), mine), &received));
-    size_t bytes = mine.size();
-    for (const Bytes& one : received) bytes += one.size();
-    shape[0] = static_cast<int64_t>(bytes / row);
+    Bytes all;
+    HET_RETURN_IF_ERROR(GatherFromRanks(mesh, label, what, mine, &all));
+    shape[0] = static_cast<int64_t>(all.size() / row);
     HET_ASSIGN_OR_RETURN(const TfTensor output,
                          NewOutput(context, 0, type, {shape.data(), shape.size()}, TF_DataTypeSize(type)));
-    auto* to = static_cast<uint8_t*>(TF_TensorData(output.get()));
-    for (uint32_t rank = 0; rank < mesh->size(); ++rank) {
-      const Span<const uint8_t> one =
-          rank == mesh->rank() ? mine : Span<const uint8_t>(received[rank].data(), received[rank].size());
-      if (!one.empty()) std::memcpy(to, one.data(), one.size());
-      to += one.size();
-    }
+    if (!all.empty()) std::memcpy(TF_TensorData(output.get()), all.data(), all.size());
     return Status();
   }
 };

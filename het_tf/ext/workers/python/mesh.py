@@ -105,14 +105,13 @@ class Mesh(Workers):
         """As Workers.gather."""
         value = np.ascontiguousarray(value)
         what = f"{value.dtype} {['?', *value.shape[1:]]}"
-        received = self._exchange(label, what, value)
-        return received.view(value.dtype).reshape(-1, *value.shape[1:])
+        return _gather(label, what, value).view(value.dtype).reshape(-1, *value.shape[1:])
 
     def gather_objects(self, value: Any, label: str) -> list[Any]:
         """As Workers.gather_objects."""
         backend.settle()
         packed = np.frombuffer(pickle.dumps(value), np.uint8)
-        return objects(self._exchange(label, "objects", packed).tobytes())
+        return objects(_gather(label, "objects", packed).tobytes())
 
     def broadcast(self, value: Any, label: str) -> Any:
         """As Workers.broadcast."""
@@ -126,15 +125,18 @@ class Mesh(Workers):
         """As Workers.leave."""
         native.call("HetLeaveRanks")
 
-    def _exchange(self, label: str, what: str, value: Any) -> Any:
-        """Sends an array to all ranks. Returns what has come, in their order, uint8 [bytes]."""
-        sizes = np.full(self.size, value.nbytes, np.int64)
-        pointers = (ctypes.c_void_p * self.size)(*[value.ctypes.data] * self.size)
-        received = ctypes.c_void_p()
-        native.call_in_step("HetExchangeRanks", label, what, pointers, sizes, ctypes.byref(received))
-        found = np.empty(sizes.sum(), np.uint8)
-        native.library.HetTakeReceived(received, found.ctypes.data_as(ctypes.c_void_p))
-        return found
+
+def _gather(label: str, what: str, value: Any) -> Any:
+    """Returns the bytes of an array of all ranks, in their order, uint8 [bytes]."""
+    data, size, received = (
+        value.ctypes.data_as(ctypes.c_void_p),
+        ctypes.c_int64(value.nbytes),
+        ctypes.c_void_p(),
+    )
+    native.call_in_step("HetGatherFromRanks", label, what, data, ctypes.byref(size), ctypes.byref(received))
+    found = np.empty(size.value, np.uint8)
+    native.library.HetTakeReceived(received, found.ctypes.data_as(ctypes.c_void_p))
+    return found
 
 
 def _reduce(values: list[Any], label: str, mean: bool) -> list[Any]:

@@ -10,11 +10,11 @@ from het_tf.ext.checkpoint.python import directory as directories
 from het_tf.ext.checkpoint.python import manifest as manifests
 from het_tf.ext.checkpoint.python import progress as bars
 from het_tf.ext.checkpoint.python import reading
-from het_tf.ext.checkpoint.python.collective import Ranks
 from het_tf.ext.checkpoint.python.compare import match
 from het_tf.ext.checkpoint.python.manifest import Manifest
 from het_tf.ext.checkpoint.python.model import dense, order
 from het_tf.ext.checkpoint.python.model.save import namespace_of
+from het_tf.ext.checkpoint.python.ranks import Ranks
 from het_tf.ext.checkpoint.python.store import store_info
 from het_tf.python.session import native
 from het_tf.python.table import notes

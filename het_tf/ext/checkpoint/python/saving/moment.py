@@ -13,8 +13,8 @@ from typing import Any
 
 from het_tf.ext.checkpoint.python import manifest as manifests
 from het_tf.ext.checkpoint.python import reading, writing
-from het_tf.ext.checkpoint.python.collective import Ranks
 from het_tf.ext.checkpoint.python.compare import match
+from het_tf.ext.checkpoint.python.ranks import Ranks
 from het_tf.ext.checkpoint.python.store import store_info
 from het_tf.python.session import native
 from het_tf.python.table import layer_state

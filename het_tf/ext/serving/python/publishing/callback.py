@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from het_tf.ext.checkpoint.python.collective import Ranks
+from het_tf.ext.checkpoint.python.ranks import Ranks
 from het_tf.ext.serving.python.publishing.publish import (
     Directory,
     Publisher,

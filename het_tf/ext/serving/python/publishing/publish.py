@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from het_tf.ext.checkpoint.python import tensors
-from het_tf.ext.checkpoint.python.collective import Ranks
 from het_tf.ext.checkpoint.python.directory import path_of
 from het_tf.ext.checkpoint.python.model import dense
+from het_tf.ext.checkpoint.python.ranks import Ranks
 from het_tf.ext.ps.python import address as addresses
 from het_tf.ext.ps.python.client import Client
 from het_tf.ext.ps.python.errors import ServerError

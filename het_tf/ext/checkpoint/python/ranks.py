@@ -1,4 +1,4 @@
-"""The ranks that save and restore together: Horovod's, or only this process.
+"""The ranks that save and restore together, or only this process.
 
 Every phase of a save or a restore ends with an exchange of outcomes, so an error of one rank is raised on
 all, and no rank waits for one that has given up. With one rank nothing is exchanged.
