@@ -14,7 +14,6 @@ import tensorflow as tf
 from exact_worker import BATCH, part, placed
 
 import het_tf
-from het_tf.ext.workers.python.metrics import global_states
 from het_tf.python.session import collective
 
 keras = tf.keras

@@ -2,7 +2,7 @@
 //
 // Every key has an owner: a worker chosen by the key's hash or, if the step's users are known, one of them.
 // In a step each worker sums its gradients per unique key (Steps::SumKept), packs the sums by owner
-// (PackSums: one part for every worker), and exchanges the parts all to all (Horovod). Each owner adds the
+// (PackSums: one part for every worker), and exchanges the parts all to all. Each owner adds the
 // parts in the order of the workers (MergeSums) and ticks once (Steps::ApplySums).
 //
 // The same exchange makes workers agree on a step. Every part carries its sender's status: when one failed,

@@ -91,19 +91,6 @@ def sum_over_ranks(values: Any, label: str) -> Any:
     return settings.workers().sum(tf.convert_to_tensor(values, tf.float64), f"het_tf.{label}").numpy()
 
 
-def gather_rows(values: Any, label: str) -> Any:
-    """Concatenates the tensors of all ranks in their order; the first axes may differ.
-
-    Every rank must call it.
-    """
-    if not backend.TENSORFLOW:
-        backend.settle()
-        return settings.workers().gather(np.asarray(values), f"het_tf.{label}")
-    from het_tf.python.session.native import tf
-
-    return settings.workers().gather(tf.convert_to_tensor(values), f"het_tf.{label}")
-
-
 def gradient_scale() -> float:
     """Returns the factor of the gradients of rows: 1 / workers, or 1."""
     return 1.0 if settings.current.gradient_scale == "sum" else 1.0 / settings.workers().size

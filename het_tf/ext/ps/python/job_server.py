@@ -70,8 +70,7 @@ def agree(workers: Any, address: str, settings: dict[str, Any], leave: Callable[
                 stacklevel=4,
             )
         return address
-    running = next((one["server"] for one in of_ranks if one["server"]), "")
-    if running:
+    if running := next((one["server"] for one in of_ranks if one["server"]), ""):
         return _use(workers.rank, running)
     global _leave
     _leave = leave
@@ -89,11 +88,11 @@ def refuse_other_machines(of_ranks: list[tuple[str, str]]) -> None:
     """Raises RuntimeError if ranks run on several machines, given what `machine` says on each."""
     machines = list(dict.fromkeys(of_ranks))
     if len(machines) > 1:
-        names = ", ".join(host for host, _ in machines)
         raise RuntimeError(
-            f"the ranks run on {len(machines)} machines ({names}), and no parameter server is given; a "
-            "server that rank 0 starts by itself serves only one machine. Start one that all can reach "
-            "(`het ps up`, docs/parameter-server.md), and give its address by HET_PS or het_tf.init(ps=...)"
+            f"the ranks run on {len(machines)} machines ({', '.join(host for host, _ in machines)}), and no "
+            "parameter server is given; a server that rank 0 starts by itself serves only one machine. Start "
+            "one that all can reach (`het ps up`, docs/parameter-server.md), and give its address by HET_PS or "
+            "het_tf.init(ps=...)"
         )
 
 
