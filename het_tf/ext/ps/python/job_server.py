@@ -91,8 +91,7 @@ def refuse_other_machines(of_ranks: list[tuple[str, str]]) -> None:
         raise RuntimeError(
             f"the ranks run on {len(machines)} machines ({', '.join(host for host, _ in machines)}), and no "
             "parameter server is given; a server that rank 0 starts by itself serves only one machine. Start "
-            "one that all can reach (`het ps up`, docs/parameter-server.md), and give its address by HET_PS or "
-            "het_tf.init(ps=...)"
+            "one that all can reach (`het ps up`), and give its address by HET_PS or het_tf.init(ps=...)"
         )
 
 
