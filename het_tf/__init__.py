@@ -22,8 +22,8 @@ optimizer. Nothing else in a model changes. `het_tf.keras.Embedding(16, name="it
 for a single feature.
 
 Importing het_tf loads nothing else: the first use of a name imports it, with TensorFlow and the native
-library. `keras.models.load_model` of a model with layers of het_tf, and `tf.saved_model.load` of one with
-its ops, do so by themselves.
+library. A program that only loads models imports `het_tf.keras` before `keras.models.load_model`, and
+`het_tf.serving` before `tf.saved_model.load` of a native export.
 """
 
 import importlib as _importlib
@@ -33,7 +33,6 @@ from typing import Any as _Any
 from het_tf import ext as _ext  # noqa: F401, fills the ports
 from het_tf._version import __version__
 from het_tf.python import gone as _gone
-from het_tf.python import registering as _registering
 
 if _TYPE_CHECKING:
     from het_tf import (
@@ -85,8 +84,6 @@ _HOMES = {
     "het_tf.python.table.table": ("Table", "flush", "reset", "tables"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
-
-_registering.install()
 
 
 def __getattr__(name: str) -> _Any:

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from het_tf.python import callers
 from het_tf.python.backend import keras
 from het_tf.python.layer import unreached
 from het_tf.python.layer.backends import ops
@@ -83,18 +84,17 @@ class TableVariable(keras.Variable):
         """
         if isinstance(value, (np.ndarray, np.generic, list, tuple)):
             raise RuntimeError(_no_array(self._names()))
-        optimizer = _applying_optimizer()
-        if optimizer is None and ops.is_state(value):
+        applying = _applying_optimizers()
+        if not applying and ops.is_state(value):
             return None if value is None else super().assign(value)
-        if optimizer is None:
+        if not applying:
             raise RuntimeError(
                 f"the variable of {self._names()} is assigned, but it only stands for rows, which an "
                 "optimizer updates by its gradient: call apply_gradients of a Keras optimizer, or "
                 "het_tf.apply(gradients_and_variables); het_tf.Table(name).assign(ids, rows) sets rows"
             )
-        divisor = (optimizer.loss_scale_factor or 1) * (optimizer.gradient_accumulation_steps or 1)
-        if divisor != 1:  # Keras divides gradients later, and accumulates those of this kind by a maximum
-            value = value / divisor
+        optimizer = applying[0]
+        value = _unscaled(value, applying)
         unreached.warn_of_options(optimizer, self)
         if optimizer.use_ema:
             _keep_average(optimizer, self)
@@ -108,7 +108,7 @@ class TableVariable(keras.Variable):
             f"rows of {self._names()} are not moved by a gradient's multiple: a table has its own optimizer. "
             "Call apply_gradients of a Keras optimizer, or het_tf.apply(gradients_and_variables); leave out "
             "what only dense weights need (SAM's perturbation, an average of weights): "
-            "isinstance(variable, het_tf.keras.TableVariable)"
+            "variables of the name 'anchor'"
         )
 
     assign_sub = assign_add
@@ -234,13 +234,20 @@ def marked(ticket: Any) -> Any:
 # --- Keras -------------------------------------------------------------------------------------------------
 
 
-def _applying_optimizer() -> Any:
-    """The Keras optimizer that is applying gradients: it opens a name scope around it."""
-    from keras.src.backend.common import global_state  # the scopes are not public
+def _applying_optimizers() -> list[Any]:
+    """The Keras optimizers that are applying gradients, the innermost first."""
+    return [one for one in callers.of("apply") if isinstance(one, keras.optimizers.Optimizer)]
 
-    scopes = global_state.get_global_attribute("name_scope_stack") or []
-    caller = scopes[-1].caller if scopes else None
-    return caller if isinstance(caller, keras.optimizers.Optimizer) else None
+
+def _unscaled(value: Any, applying: list[Any]) -> Any:
+    """Returns a gradient as the loss has it: Keras scales one of this kind, and does not divide it again."""
+    optimizer = applying[0]
+    for one in applying[1:]:
+        if isinstance(one, keras.optimizers.LossScaleOptimizer):
+            value = keras.ops.divide(value, one.dynamic_scale)
+    divisor = (optimizer.loss_scale_factor or 1) * (optimizer.gradient_accumulation_steps or 1)
+    # Keras divides others later, and accumulates those of this kind by a maximum.
+    return value if divisor == 1 else value / divisor
 
 
 def _keep_average(optimizer: Any, variable: TableVariable) -> None:
@@ -249,13 +256,3 @@ def _keep_average(optimizer: Any, variable: TableVariable) -> None:
     index = optimizer._get_variable_index(variable)
     if averages[index] is None:
         ops.keep_average(optimizer, index, (SLOTS, 2))
-
-
-def _is_overwritten(self: Any, variable: Any) -> bool:
-    """Of LossScaleOptimizer: it divides the gradients of tables by its scale, as it does all others."""
-    return not isinstance(variable, TableVariable) and bool(
-        getattr(variable, "overwrite_with_gradient", False)
-    )
-
-
-keras.optimizers.LossScaleOptimizer._overwrite_variable_with_gradient = _is_overwritten

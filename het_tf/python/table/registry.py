@@ -10,14 +10,13 @@ is made again, under a name of Keras' own, does not go on with the rows of the o
 import gc
 import itertools
 import json
-import sys
 import warnings
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from het_tf.python import extensions
+from het_tf.python import callers, extensions
 from het_tf.python.backend import keras
 from het_tf.python.quoting import quoted
 from het_tf.python.session import connection, native, settings
@@ -60,13 +59,9 @@ _left: set[tuple[str, str]] = set()  # own tables that stay at a parameter serve
 
 def _is_from_config() -> bool:
     """Whether a layer is being made from a configuration, its own or an outer model's."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        made = frame.f_locals.get("cls") if frame.f_code.co_name == "from_config" else None
-        if isinstance(made, type) and issubclass(made, keras.layers.Layer):
-            return True
-        frame = frame.f_back  # type: ignore[assignment]
-    return False
+    return any(
+        isinstance(made, type) and issubclass(made, keras.layers.Layer) for made in callers.of("from_config")
+    )
 
 
 def table_of(namespace: str, config: TableConfig, user: Any) -> TableConfig:
