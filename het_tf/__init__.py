@@ -50,14 +50,12 @@ if _TYPE_CHECKING:
     from het_tf.ext.serving.python.export.front import export
     from het_tf.ext.serving.python.publishing.publish import publish
     from het_tf.ext.window.python.front import lookahead
-    from het_tf.python.ids import hash_ids
     from het_tf.python.layer.variable import apply
     from het_tf.python.session.connection import Store, init
     from het_tf.python.session.scopes import namespace
     from het_tf.python.table.cache import Bounds, Cache
     from het_tf.python.table.config import FeatureConfig, TableConfig
-    from het_tf.python.table.notes import HetWarning, TablesNotSavedWarning
-    from het_tf.python.table.registry import OldRowsWarning
+    from het_tf.python.table.notes import HetWarning
     from het_tf.python.table.table import Table, flush, reset, tables
 
 _MODULES = (
@@ -71,7 +69,6 @@ _OF_TENSORFLOW = (
 _HOMES = {
     "het_tf.ext.convert.python.front": ("ConversionWarning", "convert"),
     "het_tf.ext.serving.python.export.front": ("export",),
-    "het_tf.python.ids": ("hash_ids",),
     "het_tf.ext.window.python.front": ("lookahead",),
     "het_tf.python.layer.variable": ("apply",),
     "het_tf.ext.serving.python.publishing.publish": ("publish",),
@@ -79,8 +76,7 @@ _HOMES = {
     "het_tf.python.session.scopes": ("namespace",),
     "het_tf.python.table.cache": ("Bounds", "Cache"),
     "het_tf.python.table.config": ("FeatureConfig", "TableConfig"),
-    "het_tf.python.table.notes": ("HetWarning", "TablesNotSavedWarning"),
-    "het_tf.python.table.registry": ("OldRowsWarning",),
+    "het_tf.python.table.notes": ("HetWarning",),
     "het_tf.python.table.table": ("Table", "flush", "reset", "tables"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -112,11 +108,9 @@ __all__ = [  # without torch, which not every process can import
     "ConversionWarning",
     "FeatureConfig",
     "HetWarning",
-    "OldRowsWarning",
     "Store",
     "Table",
     "TableConfig",
-    "TablesNotSavedWarning",
     "__version__",
     "apply",
     "callbacks",
@@ -124,7 +118,6 @@ __all__ = [  # without torch, which not every process can import
     "convert",
     "export",
     "flush",
-    "hash_ids",
     "init",
     "initializers",
     "keras",

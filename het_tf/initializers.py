@@ -1,30 +1,26 @@
 """Initial values of rows: `het_tf.initializers.RandomUniform(-0.05, 0.05)`.
 
-They are a function of seed, table name and id. `get` makes an initializer from a name or a configuration.
+They are a function of seed, table name and id.
 """
 
 from het_tf.python.gone import refuse
 from het_tf.python.table.initializers import (
     Constant,
-    Initializer,
     RandomNormal,
     RandomUniform,
     ScaledNormal,
     ScaledUniform,
     TruncatedNormal,
     Zeros,
-    get,
 )
 
 __getattr__ = refuse(__name__)
 __all__ = [
     "Constant",
-    "Initializer",
     "RandomNormal",
     "RandomUniform",
     "ScaledNormal",
     "ScaledUniform",
     "TruncatedNormal",
     "Zeros",
-    "get",
 ]

@@ -1,7 +1,6 @@
 """The optimizers of tables: `het_tf.optimizers.Adam(1e-3)`.
 
-Each table has its own optimizer, which keeps its state in the rows. `get` makes an optimizer from a
-name or a configuration.
+Each table has its own optimizer, which keeps its state in the rows.
 """
 
 from het_tf.python.gone import refuse
@@ -10,10 +9,8 @@ from het_tf.python.table.optimizers import (
     Adagrad,
     Adam,
     Ftrl,
-    Optimizer,
     RMSprop,
     RowWiseAdagrad,
-    get,
 )
 
 __getattr__ = refuse(__name__)
@@ -22,8 +19,6 @@ __all__ = [
     "Adagrad",
     "Adam",
     "Ftrl",
-    "Optimizer",
     "RMSprop",
     "RowWiseAdagrad",
-    "get",
 ]

@@ -4,14 +4,15 @@
     python tools/public_api.py --write    # keeps them: after a change that users must follow
 
 One line for each class, function, method and attribute: names, order, kinds and defaults of arguments,
-without types. Arguments of a dataclass are its attributes, and have no lines of their own. het_tf.torch is
-read, not imported: that needs PyTorch.
+without types. Arguments of a dataclass are its attributes, and have no lines of their own; nor have methods
+that Keras or PyTorch calls. het_tf.torch is read, not imported: that needs PyTorch.
 """
 
 import ast
 import copy
 import dataclasses
 import inspect
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -20,6 +21,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "tests" / "docs" / "public_api.txt"
 TORCH = ROOT / "het_tf" / "torch.py", ROOT / "het_tf" / "python" / "layer" / "modules.py"
+
+
+CALLED = re.compile(
+    r"call|forward|build|compute_\w+|count_params|get_config|from_config|(load|save)_own_variables|set_model"
+    r"|set_weights|on_(train|epoch|test|predict)_\w+|(get|set)_extra_state"
+)
 
 
 def arguments(function: Any) -> str:
@@ -32,12 +39,17 @@ def arguments(function: Any) -> str:
     return str(inspect.Signature(parameters))
 
 
+def is_used(name: str) -> bool:
+    """Whether a program uses this name of a class, which is neither private nor called by Keras."""
+    return not name.startswith("_") and not CALLED.fullmatch(name)
+
+
 def members(name: str, kind: type) -> Iterator[str]:
     """What het_tf's own classes in the ancestry of a class define."""
     found: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
         if base.__module__.startswith("het_tf"):
-            found |= {one: value for one, value in vars(base).items() if not one.startswith("_")}
+            found |= {one: value for one, value in vars(base).items() if is_used(one)}
     fields = (
         {field.name for field in dataclasses.fields(kind) if field.init}
         if dataclasses.is_dataclass(kind)
@@ -91,7 +103,7 @@ def read(name: str, source: str, public: Iterable[str]) -> Iterator[str]:
     for kind in public:
         found = defined(classes[kind])
         yield f"{name}.{kind}{told(found.pop('__init__'))}"
-        yield from (f"{name}.{kind}.{one}{told(of)}" for one, of in found.items() if one[0] != "_")
+        yield from (f"{name}.{kind}.{one}{told(of)}" for one, of in found.items() if is_used(one))
 
 
 def of_torch() -> Iterator[str]:

@@ -179,7 +179,7 @@ def curves(path: Path, seed: int) -> None:
         name, _, steps = what.partition(", decay_steps=")
         more = {"decay_steps": float(steps)} if steps else {}
         for rate in rates:
-            optimizer = type(het_tf.optimizers.get(name))(rate, **more)
+            optimizer = type(het_tf.python.table.optimizers.get(name))(rate, **more)
             measure(what, rate, 8, lambda optimizer=optimizer: het_tf.keras.Embedding(8, optimizer=optimizer))
     for dim in WIDTHS:
         measure("width", 0.02, dim, lambda dim=dim: het_tf.keras.Embedding(dim))

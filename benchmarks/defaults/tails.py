@@ -42,7 +42,7 @@ DIM, HIDDEN = 16, 64
 RULES: dict[str, Callable[[], Any] | float] = {
     "keras Adam(0.001)": 0.001,
     "keras Adam(0.003)": 0.003,
-    "nothing given": lambda: het_tf.optimizers.get(None),
+    "nothing given": lambda: het_tf.python.table.optimizers.get(None),
     **{
         f"{kind}({rate}, decay_steps={steps})": lambda kind=kind, rate=rate, steps=steps: getattr(
             het_tf.optimizers, kind

@@ -21,6 +21,7 @@ import het_tf
 from benchmarks.slow_link.job import Job
 from benchmarks.slow_link.tasks import IDS, TASKS, Part
 from benchmarks.traffic.run import distinct_rows
+from het_tf.python.layer.variable import TableVariable
 
 RATE = 0.01
 
@@ -94,8 +95,8 @@ class Trainer:
         self._feed: Iterator[Any] | None = None
         self.model(next(self.feed())[0], training=False)  # makes the weights
         weights = self.model.trainable_variables
-        dense = [one.value for one in weights if not isinstance(one, het_tf.keras.TableVariable)]
-        rows = [one for one in weights if isinstance(one, het_tf.keras.TableVariable)]
+        dense = [one.value for one in weights if not isinstance(one, TableVariable)]
+        rows = [one for one in weights if isinstance(one, TableVariable)]
         tables = getattr(self.side, "table_variables", [])
         for variable in dense:
             variable.assign(hvd.broadcast(variable, 0))

@@ -83,7 +83,7 @@ def hash_ids(strings: Any) -> Any:
     """Returns the ids of strings, as layers hash them: SipHash with a fixed key.
 
         het_tf.Table("user").remove(["u-17"])             # takes strings, too
-        ids = het_tf.hash_ids(["u-17", "u-18"])           # int64 [2]
+        ids = het_tf.Table.hash_ids(["u-17", "u-18"])     # int64 [2]
 
     Args:
       strings: str, bytes (str is encoded as UTF-8), a list or an array of them, or a tensor of strings.

@@ -48,7 +48,7 @@ def keras_files(workers, place):
         het_tf.callbacks.Checkpoint(str(place / "x.keras")),
     ]
     with warnings.catch_warnings():
-        warnings.simplefilter("error", het_tf.TablesNotSavedWarning)
+        warnings.simplefilter("error", het_tf.python.table.notes.TablesNotSavedWarning)
         model.fit(
             ids, labels, batch_size=16, epochs=2, verbose=0, shuffle=False,
             callbacks=saves,

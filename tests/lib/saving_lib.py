@@ -13,7 +13,7 @@ keras = tf.keras
 MARKS = [
     pytest.mark.slow,
     pytest.mark.usefixtures("fresh", "eagerly"),
-    pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
+    pytest.mark.filterwarnings("error::het_tf.python.table.notes.TablesNotSavedWarning"),
 ]
 
 RULES = {

@@ -78,7 +78,7 @@ class EmbeddingCollection(keras.layers.Layer):
         inputs may have further keys, which are ignored.
       cache: Configures the caches of the tables and their staleness; None: `het_tf.Cache()`.
       reuse: Whether the layer should continue with rows that earlier layers of this process have trained;
-        else its first training step on such rows issues a `het_tf.OldRowsWarning`.
+        else its first training step on such rows issues a `het_tf.HetWarning`.
       name, dtype, trainable: As in any Keras layer. Tables are float32; outputs have the compute dtype.
 
     Call arguments:

@@ -1,4 +1,4 @@
-"""A layer whose masked id has a row (public as `het_tf.keras.MaskedEmbedding`)."""
+"""A layer whose masked id has a row."""
 
 from typing import Any
 

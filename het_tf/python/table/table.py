@@ -44,6 +44,8 @@ class Table:
         self.spec: dict[str, Any] = found["spec"]
         self.options: dict[str, Any] = found["options"]
 
+    hash_ids = staticmethod(ids_lib.hash_ids)
+
     @property
     def dim(self) -> int:
         """Floats of a row."""
@@ -73,7 +75,7 @@ class Table:
         """Returns the values of rows; an unwritten id has its initial row.
 
         Args:
-          ids: Integers, or strings (`het_tf.hash_ids`), of any shape.
+          ids: Integers, or strings (`Table.hash_ids`), of any shape.
           stored: False: the values that the model reads now: through the cache of this process, with its own
             updates, others' updates within the cache's bound, and the rounding of its `wire`. True: the
             store's values, as in `to_numpy`; sends pending updates of this process's caches first. Without

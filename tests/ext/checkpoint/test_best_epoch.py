@@ -8,6 +8,7 @@ from saving_lib import everything, keras, make_model, train
 
 import het_tf
 from het_tf.ext.checkpoint.python import direction
+from het_tf.ext.checkpoint.python import manifest as manifest_lib
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh", "eagerly")]
 
@@ -110,7 +111,7 @@ def test_checkpoints_of_better_epochs(tmp_path):
     model.compile("sgd", "mse", metrics=[Directed(name="auc")])
     saver = het_tf.callbacks.Checkpoint(tmp_path, monitor="val_auc", save_best_only=True)
     train(model, 5, callbacks=[Say("val_auc", [0.6, np.nan, 0.9, 0.7, 0.95]), saver])
-    steps = [het_tf.checkpoint.read_manifest(one).step for one in het_tf.checkpoint.checkpoints(tmp_path)]
+    steps = [manifest_lib.read_manifest(one).step for one in het_tf.checkpoint.checkpoints(tmp_path)]
     assert steps == [4, 12, 20]
 
 

@@ -12,6 +12,7 @@ from floats_lib import assert_close, of_columns
 
 import het_tf
 from het_tf import checkpoint
+from het_tf.ext.checkpoint.python import manifest as manifest_lib
 
 keras = tf.keras
 pytestmark = [pytest.mark.usefixtures("fresh", "eagerly")]
@@ -143,7 +144,7 @@ def test_tables_alone_and_what_a_model_needs(tmp_path):
         checkpoint.save(tmp_path / "no", mixed, namespace="")
     assert not (tmp_path / "no").exists()
     checkpoint.save(tmp_path / "apart", mixed)
-    assert checkpoint.read_manifest(checkpoint.latest(tmp_path / "apart")).namespace == "apart"
+    assert manifest_lib.read_manifest(checkpoint.latest(tmp_path / "apart")).namespace == "apart"
 
 
 def test_a_model_that_does_not_fit_changes_no_table(tmp_path):

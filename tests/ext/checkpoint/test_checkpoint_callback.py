@@ -9,6 +9,7 @@ from checkpoint_lib import model, same, tables, weights
 
 import het_tf
 from het_tf import checkpoint
+from het_tf.ext.checkpoint.python import manifest as manifest_lib
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh", "eagerly")]
 
@@ -19,7 +20,7 @@ def data():
 
 
 def steps(place):
-    return [checkpoint.read_manifest(path).step for path in checkpoint.checkpoints(place)]
+    return [manifest_lib.read_manifest(path).step for path in checkpoint.checkpoints(place)]
 
 
 def test_checkpoint_of_each_epoch_is_consistent(tmp_path):
@@ -48,7 +49,7 @@ def test_every_few_steps_by_increments(tmp_path):
     saver = het_tf.callbacks.Checkpoint(tmp_path, save_freq=3, full_every=3)
     made.fit(x, y, batch_size=4, epochs=2, verbose=0, callbacks=[saver])
     assert steps(tmp_path) == [3, 6, 9, 12, 15]
-    full = [checkpoint.read_manifest(path).base is None for path in checkpoint.checkpoints(tmp_path)]
+    full = [manifest_lib.read_manifest(path).base is None for path in checkpoint.checkpoints(tmp_path)]
     assert full == [True, False, False, True, False]
     assert checkpoint.verify(tmp_path).step == 15
 

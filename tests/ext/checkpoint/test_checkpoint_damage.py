@@ -15,6 +15,7 @@ import pytest
 from checkpoint_lib import files, fit, layer, model, same, tables, train, weights
 
 from het_tf import checkpoint
+from het_tf.ext.checkpoint.python import manifest as manifest_lib
 from het_tf.ext.checkpoint.python import manifest as manifests
 from het_tf.ext.checkpoint.python.row_files import verify_rows
 
@@ -61,7 +62,7 @@ def damage(file, where):
 
 
 def of_rows(path, number=3):
-    return path / checkpoint.read_manifest(path).files[number]["name"]
+    return path / manifest_lib.read_manifest(path).files[number]["name"]
 
 
 def cut(file):
@@ -155,7 +156,7 @@ def test_file_size_limit_keeps_last_checkpoint(tmp_path, what):
     fit(made, 0, 4)
     path = checkpoint.save(tmp_path / "c", made)
     sizes = {"rows": 900, "dense": 1800, "manifest": 4000}
-    largest_row = max(one["bytes"] for one in checkpoint.read_manifest(path).files)
+    largest_row = max(one["bytes"] for one in manifest_lib.read_manifest(path).files)
     assert sizes["rows"] < largest_row, largest_row
     if what != "rows":
         sizes = {

@@ -14,6 +14,7 @@ import het_tf
 from het_tf import checkpoint
 from het_tf.ext.checkpoint.python import manifest, tensors
 from het_tf.ext.checkpoint.python.model import dense
+from het_tf.python.table import notes
 
 keras = tf.keras
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh", "eagerly")]
@@ -215,7 +216,10 @@ def test_a_wider_layer_gets_what_fits_and_the_rest_is_listed(tmp_path):
     before = {one.name: tf.convert_to_tensor(one.variable).numpy() for one in dense.variables_of(wider)}
     with pytest.raises(ValueError, match="or give strict=False to restore those that fit"):
         checkpoint.restore(tmp_path, wider)
-    with pytest.warns(het_tf.TablesNotSavedWarning, match=r"(?s)kernel: float32 \[4, 3\].*float32 \[4, 5\]"):
+    with pytest.warns(
+        notes.TablesNotSavedWarning,
+        match=r"(?s)kernel: float32 \[4, 3\].*float32 \[4, 5\]",
+    ):
         found = checkpoint.restore(tmp_path, wider, strict=False)
     np.testing.assert_array_equal(het_tf.Table("item").to_numpy()[1], rows)
     left_out = {line.partition(":")[0] for line in found.dense_left_out}

@@ -13,6 +13,7 @@ from played_lib import Played
 
 import het_tf
 from het_tf import checkpoint
+from het_tf.ext.checkpoint.python import manifest as manifest_lib
 from het_tf.ext.checkpoint.python import reading, writing
 from het_tf.ext.checkpoint.python.saving import moment
 from het_tf.python.session import native, settings
@@ -90,7 +91,7 @@ def test_tables_for_other_ways_of_saving(tmp_path):
     a, b = layer("a"), layer("b")
     train(a), train(b)
     saved = tables()
-    assert list(checkpoint.read_manifest(moment.take(tmp_path / "side", "", "a")).tables) == ["a"]
+    assert list(manifest_lib.read_manifest(moment.take(tmp_path / "side", "", "a")).tables) == ["a"]
     train(a, 50, 52), train(b, 50, 52)
     later = tables()
     moment.put_back(tmp_path / "side", "", "a")

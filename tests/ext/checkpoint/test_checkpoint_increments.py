@@ -11,6 +11,7 @@ from checkpoint_lib import files, layer, same, step, tables, train
 
 import het_tf
 from het_tf import checkpoint
+from het_tf.ext.checkpoint.python import manifest as manifest_lib
 
 keras = tf.keras
 pytestmark = [pytest.mark.usefixtures("fresh")]
@@ -21,7 +22,7 @@ def test_increment_has_updates_and_removals(tmp_path):
     train(layer("still"), end=2)
     train(made)
     first = checkpoint.save(tmp_path, since="latest")  # there is none: all rows
-    assert checkpoint.read_manifest(first).base is None
+    assert manifest_lib.read_manifest(first).base is None
     states = [tables()]
     ids = het_tf.Table("t").to_numpy()[0]
     het_tf.Table("t").remove(ids[:7])
@@ -29,8 +30,8 @@ def test_increment_has_updates_and_removals(tmp_path):
     step(made, [10**9, ids[0]], 78)  # a new row, and one that was removed
     states.append(tables())
     second = checkpoint.save(tmp_path, since=first)
-    manifest = checkpoint.read_manifest(second)
-    assert manifest.base == {"name": first.name, "id": checkpoint.read_manifest(first).id}
+    manifest = manifest_lib.read_manifest(second)
+    assert manifest.base == {"name": first.name, "id": manifest_lib.read_manifest(first).id}
     entry = manifest.tables["t"]
     assert (entry["rows"], entry["removed"], entry["complete"]) == (7, 6, False)
     assert manifest.tables["still"]["rows"] == 0
@@ -38,8 +39,8 @@ def test_increment_has_updates_and_removals(tmp_path):
     het_tf.Table("t").remove([10**9])
     states.append(tables())
     third = checkpoint.save(tmp_path, since=manifest)
-    assert checkpoint.read_manifest(third).tables["t"]["rows"] == 8
-    assert checkpoint.read_manifest(third).tables["t"]["removed"] == 1
+    assert manifest_lib.read_manifest(third).tables["t"]["rows"] == 8
+    assert manifest_lib.read_manifest(third).tables["t"]["removed"] == 1
     for path, state in zip([first, second, third], states, strict=True):
         train(made, 30, 32)
         checkpoint.restore(path)
@@ -61,7 +62,7 @@ def test_cleared_or_new_table_is_written_whole(tmp_path):
     step(layer("young"), [5], 3)
     state = tables()
     second = checkpoint.save(tmp_path, since=first)
-    found = checkpoint.read_manifest(second)
+    found = manifest_lib.read_manifest(second)
     assert {name: one["complete"] for name, one in found.tables.items()} == {
         "t": True,
         "other": False,
@@ -72,7 +73,7 @@ def test_cleared_or_new_table_is_written_whole(tmp_path):
     same(tables(), state)
     # Values without slots are another table than that of the checkpoint, though its clocks are the same.
     checkpoint.restore(second, slots=False)
-    assert checkpoint.read_manifest(checkpoint.save(tmp_path, since=second)).base is None
+    assert manifest_lib.read_manifest(checkpoint.save(tmp_path, since=second)).base is None
 
 
 @pytest.mark.long
@@ -103,7 +104,7 @@ def test_any_history_of_saves_and_restores_comes_back(tmp_path, seed):
             since = there[rng.integers(len(there))] if there and action == "increment" else None
             path = checkpoint.save(tmp_path, since=since, keep=int(rng.integers(3, 9)))
             states[path] = tables()
-            increments += checkpoint.read_manifest(path).base is not None
+            increments += manifest_lib.read_manifest(path).base is not None
     assert increments >= 5
     for path in checkpoint.checkpoints(tmp_path):
         checkpoint.verify(path)

@@ -12,6 +12,7 @@ from checkpoint_lib import layer, remove_after_first_file, same, step, tables, t
 
 import het_tf
 from het_tf import checkpoint
+from het_tf.ext.checkpoint.python import manifest as manifest_lib
 from het_tf.ext.checkpoint.python import reading
 from het_tf.python.session import native
 
@@ -30,7 +31,7 @@ def test_increment_on_base_with_other_partition_count(tmp_path, server):
     step(made, ids[:9], 3)
     het_tf.Table("t").remove(ids[20:24])
     path = checkpoint.save(tmp_path, since="latest")
-    found = checkpoint.read_manifest(path)
+    found = manifest_lib.read_manifest(path)
     assert found.partitions == 64
     assert (found.tables["t"]["rows"], found.tables["t"]["removed"], found.tables["t"]["complete"]) == (
         9,
@@ -55,7 +56,7 @@ def test_removals_beyond_max_tombstones_during_an_increment_make_it_whole(tmp_pa
     remove_after_first_file(monkeypatch, "t", np.arange(100, 2000))
     with pytest.warns(het_tf.HetWarning, match="'t' is written whole, .*het.max-tombstones"):
         path = checkpoint.save(tmp_path, since="latest")
-    manifest = checkpoint.read_manifest(path)
+    manifest = manifest_lib.read_manifest(path)
     assert manifest.base is None and manifest.tables["t"]["complete"]
     assert checkpoint.verify(path).path == path
     expected = tables()

@@ -23,6 +23,7 @@ import het_tf
 from het_tf.ext.checkpoint.python.ranks import Ranks
 from het_tf.ext.checkpoint.python.saving import pack
 from het_tf.python.session import settings
+from het_tf.python.table import notes
 
 pytestmark = saving_lib.MARKS
 
@@ -153,7 +154,7 @@ def test_arrays_hold_no_rows(tmp_path):
 
 def test_a_saved_model_says_so_too(tmp_path):
     model = make_model()
-    with pytest.warns(het_tf.TablesNotSavedWarning, match=r"het_tf\.export"):
+    with pytest.warns(notes.TablesNotSavedWarning, match=r"het_tf\.export"):
         tf.saved_model.save(model, str(tmp_path))
 
 
@@ -164,12 +165,12 @@ def test_of_several_workers_rank_0_restores(monkeypatch, tmp_path):
     path = str(tmp_path / "x.weights.h5")
     saved = everything()
     monkeypatch.setattr(settings.current, "workers", two)
-    with pytest.warns(het_tf.TablesNotSavedWarning, match="lacks the pending updates of other workers"):
+    with pytest.warns(notes.TablesNotSavedWarning, match="lacks the pending updates of other workers"):
         model.save_weights(path)
     model.layers[1].embeddings = None
     het_tf.Table("t").clear()
     two.me = 1
-    with pytest.warns(het_tf.TablesNotSavedWarning, match="Rank 0 restores"):
+    with pytest.warns(notes.TablesNotSavedWarning, match="Rank 0 restores"):
         model.load_weights(path)
     assert het_tf.Table("t").size == 0
     two.me = 0

@@ -9,7 +9,7 @@ from rules_lib import learn
 
 import het_tf
 from het_tf import checkpoint
-from het_tf.python.table import layer_state
+from het_tf.python.table import layer_state, notes
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh", "eagerly")]
 
@@ -66,7 +66,7 @@ def mixed():
     rows = het_tf.keras.EmbeddingCollection(features)({"a": ids, "b": ids})
     own = het_tf.keras.Embedding(4, combiner="sum")
     again = het_tf.keras.Embedding(own.table_config, combiner="mean")
-    masked = keras.layers.Flatten()(het_tf.keras.MaskedEmbedding(4)(ids))
+    masked = keras.layers.Flatten()(het_tf.python.layer.masked.MaskedEmbedding(4)(ids))
     x = keras.layers.Concatenate()([rows["a"], rows["b"], own(ids), again(ids), masked])
     return keras.Model(ids, keras.layers.Dense(1)(x))
 
@@ -91,7 +91,7 @@ def forget(model):
             ids = table.to_numpy()[0]
             table.assign(ids, np.zeros((len(ids), config.dim), np.float32))
     for weight in model.trainable_weights:
-        if not isinstance(weight, het_tf.keras.TableVariable):
+        if not isinstance(weight, het_tf.python.layer.variable.TableVariable):
             weight.assign(tf.zeros_like(weight))
 
 
@@ -222,7 +222,8 @@ def test_a_new_table_is_named_in_a_warning(tmp_path):
     with pytest.raises(ValueError, match="give strict=False to restore what both have"):
         checkpoint.restore(tmp_path, model)
     with pytest.warns(
-        het_tf.TablesNotSavedWarning, match="(?s)'new' has no rows.*'b' of the checkpoint is not"
+        notes.TablesNotSavedWarning,
+        match="(?s)'new' has no rows.*'b' of the checkpoint is not",
     ):
         found = checkpoint.restore(tmp_path, model, strict=False)
     assert (found.only_in_checkpoint, found.only_live) == (("b",), ("new",))

@@ -13,8 +13,8 @@ import het_tf
 from het_tf.ext.monitor.python.plan_check import compare, text
 from het_tf.ext.sizing.python import document
 from het_tf.ext.sizing.python.forecast import Request, forecast
+from het_tf.ext.sizing.python.profile import Feature, Profiler
 from het_tf.ext.sizing.python.replay import Job
-from het_tf.planner import Feature, Profiler
 
 STEPS, BATCH, DIM = 120, 64, 4
 

@@ -14,8 +14,8 @@ from cli_lib import Done, het
 
 import het_tf.planner
 from het_tf.ext.placement.python.placement import hashes
+from het_tf.ext.sizing.python.stats import Stats
 from het_tf.inputs import Graph
-from het_tf.planner import Stats
 
 SAMPLES = 500
 USERS = np.random.default_rng(1).zipf(1.4, SAMPLES) % 100

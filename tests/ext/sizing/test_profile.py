@@ -15,7 +15,8 @@ from het_tf.ext.sizing.python import entries as stream
 from het_tf.ext.sizing.python import profile as profile_lib
 from het_tf.ext.sizing.python.counts import Head, quantiles
 from het_tf.ext.sizing.python.entries import Entries, is_kept, unique_of
-from het_tf.planner import Feature, Profiler, Stats
+from het_tf.ext.sizing.python.profile import Feature, Profiler
+from het_tf.ext.sizing.python.stats import Stats
 
 RNG = np.random.default_rng(3)
 SAMPLES = 3000
@@ -258,7 +259,7 @@ def test_the_hash_is_even_whatever_the_ids():
 MEMORY = r"""
 import sys, tracemalloc
 import numpy as np
-from het_tf.planner import Feature, Profiler
+from het_tf.ext.sizing.python.profile import Feature, Profiler
 
 tracemalloc.start()
 fields, rng = [f"C{n}" for n in range(int(sys.argv[1]))], np.random.default_rng(0)

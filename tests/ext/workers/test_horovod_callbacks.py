@@ -146,7 +146,7 @@ def test_the_learning_rate_grows_with_the_ranks_once(played):
         model.fit(*data(), verbose=0, callbacks=[het_tf.callbacks.LearningRateScaling()])
 
 
-@pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning")
+@pytest.mark.filterwarnings("error::het_tf.python.table.notes.TablesNotSavedWarning")
 def test_rank_0_writes_while_all_others_wait(played, tmp_path):
     model = het_tf.workers.distribute(rules_lib.make_model())
     for me in (1, 0):

@@ -74,7 +74,7 @@ def test_a_sequential_model_whose_ids_were_floats_with_a_mask():
     ids = np.array([[3, 5, 0, 0], [1, 0, 2, 0], [8, 7, 6, 5]])
     old(ids)
     new = het_tf.convert(old, verbose=False)
-    assert isinstance(new.layers[0], het_tf.keras.MaskedEmbedding)
+    assert isinstance(new.layers[0], het_tf.python.layer.masked.MaskedEmbedding)
     assert keras.backend.is_int_dtype(new.inputs[0].dtype)
     equal(old, new, ids)
     assert het_tf.Table("e").size == 9

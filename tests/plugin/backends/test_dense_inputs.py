@@ -93,7 +93,7 @@ def test_a_functional_model_passes_masks_on():
     model = keras.Model(inputs, keras.layers.GlobalAveragePooling1D()(hidden))
     expect = np.stack([rows()[[3, 5, 7]].mean(0), rows()[[1, 1, 2, 0]].mean(0)])
     np.testing.assert_allclose(model.predict(IDS[[0, 2]], verbose=0), expect, atol=1e-6)
-    again = het_tf.keras.MaskedEmbedding(DIM, mask_id=0, table="t", name="again", reuse=True)
+    again = het_tf.python.layer.masked.MaskedEmbedding(DIM, mask_id=0, table="t", name="again", reuse=True)
     np.testing.assert_array_equal(array(again.compute_mask(IDS)), IDS != 0)
 
 
@@ -116,7 +116,7 @@ def test_a_subclassed_model():
 def test_strings_and_other_integers():
     layer = het_tf.keras.Embedding(DIM, name="t")
     words = np.array(["a", "bc", ""])
-    ids = het_tf.hash_ids(words)
+    ids = het_tf.Table.hash_ids(words)
     assert ids.dtype == np.int64
     np.testing.assert_array_equal(ids, [4790833026637755186, 7030156971192574935, 1595790814156411439])
     np.testing.assert_array_equal(het_tf.Table("t").lookup(list(words)), het_tf.Table("t").lookup(ids))

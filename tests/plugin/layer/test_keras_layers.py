@@ -232,7 +232,7 @@ def test_config_of_an_embedding(optimizer):
     assert copy.table_config.get_config() == layer.table_config.get_config()
 
 
-@pytest.mark.filterwarnings("ignore::het_tf.TablesNotSavedWarning")
+@pytest.mark.filterwarnings("ignore::het_tf.python.table.notes.TablesNotSavedWarning")
 def test_an_exported_graph_reads_the_tables_of_the_process(tmp_path):
     model = functional()
     ids, _ = batch(4)

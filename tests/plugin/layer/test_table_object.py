@@ -239,11 +239,11 @@ def spellings(names):
 def test_strings_are_ids_as_in_a_layer(names):
     """Would catch: a hash of another encoding, or of another length, so that another user is deleted."""
     layer, table = embedding(), het_tf.Table("t")
-    expected = het_tf.hash_ids(names)
+    expected = het_tf.Table.hash_ids(names)
     assert expected.dtype == np.int64 and len(set(expected.tolist())) == len(names)
     rows = np.arange(4.0 * len(names), dtype=np.float32).reshape(-1, 4)
     for given in spellings(names):
-        np.testing.assert_array_equal(het_tf.hash_ids(given), expected)
+        np.testing.assert_array_equal(het_tf.Table.hash_ids(given), expected)
         table.assign(given, rows)
         np.testing.assert_array_equal(table.to_numpy()[0], np.sort(expected))
         np.testing.assert_array_equal(layer(tf.constant(names), training=False), rows)
@@ -251,13 +251,13 @@ def test_strings_are_ids_as_in_a_layer(names):
         np.testing.assert_array_equal(table.lookup(given, stored=True), rows)
         assert table.remove(given) == len(names) and table.size == 0
     np.testing.assert_array_equal(table.lookup("u-17"), table.lookup(expected[0]))
-    in_graph = tf.data.Dataset.from_tensors(tf.constant(names)).map(het_tf.hash_ids)
+    in_graph = tf.data.Dataset.from_tensors(tf.constant(names)).map(het_tf.Table.hash_ids)
     np.testing.assert_array_equal(next(iter(in_graph)), expected)
 
 
 def test_the_hash_of_strings_stays():
     """Would catch: a change of the hash, after which stored rows belong to other strings."""
-    assert het_tf.hash_ids(["", "a", "u-17"]).tolist() == [
+    assert het_tf.Table.hash_ids(["", "a", "u-17"]).tolist() == [
         1595790814156411439, 4790833026637755186, 991118280453777027
     ]  # fmt: skip
 
@@ -269,7 +269,7 @@ def test_the_c_api_has_the_same_hash():
     ends = np.cumsum([len(one) for one in encoded]).astype(np.uint64)
     ids = np.empty(len(names), np.int64)
     native.call("HetHashIds", b"".join(encoded), ends, len(names), ids)
-    np.testing.assert_array_equal(ids, het_tf.hash_ids(names))
+    np.testing.assert_array_equal(ids, het_tf.Table.hash_ids(names))
 
 
 @pytest.mark.parametrize(
@@ -297,6 +297,6 @@ def test_other_ids_are_refused_and_change_nothing(ids, message):
 def test_only_strings_are_hashed():
     for given in ([1], [1, "a"], np.array(["a", 1], object), [1.5]):
         with pytest.raises(ValueError, match=r"which makes no tensor|strings are \w+; give strings"):
-            het_tf.hash_ids(given)
+            het_tf.Table.hash_ids(given)
     with pytest.raises(ValueError, match="which makes no tensor"):
         embedding()([1, "a"])  # numpy would make a string of 1

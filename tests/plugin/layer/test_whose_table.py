@@ -15,7 +15,7 @@ from het_tf.python.table import registry
 keras = tf.keras
 pytestmark = [
     pytest.mark.usefixtures("fresh", "eagerly"),
-    pytest.mark.filterwarnings("error::het_tf.OldRowsWarning"),
+    pytest.mark.filterwarnings("error::het_tf.python.table.registry.OldRowsWarning"),
     pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning"),
 ]
 
@@ -156,10 +156,12 @@ def test_rows_that_nobody_asked_for_are_told_of(living):
         del model
     clear()
     new = named()
-    with pytest.warns(het_tf.OldRowsWarning, match=r"'items'.* 64 rows .*clear\(\).*reuse=True"):
+    with pytest.warns(
+        het_tf.python.table.registry.OldRowsWarning, match=r"'items'.* 64 rows .*clear\(\).*reuse=True"
+    ):
         new.fit(IDS, NOISE, verbose=0)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", het_tf.OldRowsWarning)
+        warnings.simplefilter("error", registry.OldRowsWarning)
         new.fit(IDS, NOISE, verbose=0)  # once
 
 
@@ -320,7 +322,9 @@ def test_names_at_a_server_follow_the_program_alone(server):
     het_tf.reset()
     keras.backend.clear_session()
     model = build()
-    with pytest.warns(het_tf.OldRowsWarning, match="'embedding' of the parameter server.* a name"):
+    with pytest.warns(
+        het_tf.python.table.registry.OldRowsWarning, match="'embedding' of the parameter server.* a name"
+    ):
         model.fit(IDS, NOISE, verbose=0)
     het_tf.reset()
     named().fit(IDS, NOISE, verbose=0)

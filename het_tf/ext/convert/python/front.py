@@ -74,7 +74,7 @@ def convert(
     the token "[UNK]" (-1 for an IntegerLookup), rows of several buckets are left out, and a token outside the
     vocabulary starts with an initial row of the table.
 
-    **Masks.** A layer with mask_zero becomes a `het_tf.keras.MaskedEmbedding`.
+    **Masks.** A layer with mask_zero becomes a `MaskedEmbedding` (python/layer/masked.py).
 
     Args:
       model: A functional or Sequential model, built; nested models are converted, too. Inputs of floats that

@@ -12,7 +12,7 @@ from het_tf.ext.serving.python.export import signatures
 
 pytestmark = [
     pytest.mark.usefixtures("fresh", "eagerly"),
-    pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
+    pytest.mark.filterwarnings("error::het_tf.python.table.notes.TablesNotSavedWarning"),
 ]
 
 keras = tf.keras

@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.slow,
     redis_lib.SERVER,
     pytest.mark.usefixtures("fresh"),
-    pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
+    pytest.mark.filterwarnings("error::het_tf.python.table.notes.TablesNotSavedWarning"),
 ]
 
 keras = tf.keras

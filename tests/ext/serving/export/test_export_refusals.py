@@ -13,7 +13,7 @@ import het_tf
 
 pytestmark = [
     pytest.mark.usefixtures("fresh"),
-    pytest.mark.filterwarnings("error::het_tf.TablesNotSavedWarning"),
+    pytest.mark.filterwarnings("error::het_tf.python.table.notes.TablesNotSavedWarning"),
 ]
 
 keras = tf.keras

@@ -50,7 +50,7 @@ def restore(
       model: A built Keras model. Its weights are restored, and the state of its optimizer (with the learning
         rate) if it is compiled. None: only tables.
       strict: The checkpoint and the namespace must have the same tables, and the model the same variables.
-        False: restores those that both have, in the same shape. A `het_tf.TablesNotSavedWarning` lists the
+        False: restores those that both have, in the same shape. A `het_tf.HetWarning` lists the
         rest, and so does the returned Manifest.
       slots: False: restores only values; the slots of the tables' optimizers start anew, and the optimizers
         may differ.
