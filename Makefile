@@ -245,7 +245,7 @@ notebook-pytorch: test-all-notebook-pytorch ## execute the tutorial of PyTorch a
 test-all-notebook-pytorch: build $(STAMPBACKENDS)
 	@$(VENVBACKENDS)/bin/python -m pip install -q --disable-pip-version-check -r requirements/notebooks.txt
 	@$(STAGE) --show notebook-pytorch "the tutorial of PyTorch, executed" \
-	  $(VENVBACKENDS)/bin/python tools/notebooks.py $(NOTEBOOK_OPTIONS) 12-pytorch
+	  $(VENVBACKENDS)/bin/python tools/notebooks.py $(NOTEBOOK_OPTIONS) 07-pytorch
 
 test-all-stages: test-stages test-backends-stages test-all-cpp-full test-all-redis8 test-all-valkey test-all-previous test-all-tf220 \
   test-all-python-long test-all-benchmarks test-all-instructions test-all-notebooks test-all-notebook-pytorch \

@@ -28,7 +28,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "docs" / "tutorials"
 CELL_SECONDS = 300
-NEEDS = {"12-pytorch": "torch"}  # the others need tensorflow
+NEEDS = {"07-pytorch": "torch"}  # the others need tensorflow
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 NOISE = (  # of TensorFlow, once a process, whatever is run
     "oneDNN custom operations are on",
