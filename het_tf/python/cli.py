@@ -18,7 +18,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 from het_tf._version import __version__
@@ -167,15 +166,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command, and prints errors as lines. Of TensorFlow's log it shows only warnings.
 
     Args:
-      arguments: Its words, such as ["ps", "up"]. None: those of the process; a program of the name het-ps
-        is `het ps`.
+      arguments: Its words, such as ["ps", "up"]. None: those of the process.
 
     Returns:
       The exit status, one of EXIT.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if arguments is None and (program := Path(sys.argv[0]).name).startswith("het-"):
-        words.insert(0, program.removeprefix("het-"))
     if words[:1] != ["run"]:  # its programs have a log of their own
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:

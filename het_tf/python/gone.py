@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 _EXAMPLES = "the files of examples/, one a model"
-_SYSTEMD = "redis-cli and systemd (docs/parameter-server.md)"
+_SYSTEMD = "redis-cli and systemd (docs/servers.md)"
 
 # A name of a module, or a command: what takes its place.
 GONE = {

@@ -58,12 +58,6 @@ def test_the_page_has_every_command_and_exit_status() -> None:
         assert f"| {status} | {text.replace('|', chr(92) + '|')} |" in page
 
 
-def test_old_names_are_groups(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "argv", ["/usr/bin/het-ckpt", "verify", "/nowhere"])
-    assert cli.main() == 1
-    assert capsys.readouterr().err.startswith("het ckpt: there is no checkpoint")
-
-
 def test_wrong_words() -> None:
     for words, said in (
         ((), "GROUP"),
