@@ -180,25 +180,6 @@ int HetReport() {
   });
 }
 
-int HetTraceBegin(const char* name_space) {
-  return WithEngine(name_space, [](Engine& engine) {
-    engine.trace()->Begin();
-    return Status();
-  });
-}
-
-int HetTraceEnd(const char* name_space) {
-  return WithEngine(name_space, [](Engine& engine) {
-    const het::TraceLog::Entries all = engine.trace()->End();
-    auto entries = nlohmann::json::array();
-    for (const auto& entry : all.kept) {
-      entries.push_back({het::TraceKindName(entry.kind), entry.thread, entry.begin, entry.end});
-    }
-    Text() = nlohmann::json({{"left_out", all.left_out}, {"entries", std::move(entries)}}).dump();
-    return Status();
-  });
-}
-
 int HetSample(const char* name_space, const char* table, size_t count, uint64_t seed, int64_t* ids,
               float* values, int64_t* rows) {
   return WithEngine(name_space, [&](Engine& engine) -> Status {

@@ -54,11 +54,6 @@ HET_EXPORT int HetStats(const char* name_space, const char* table);
 // server.
 HET_EXPORT int HetReport();
 
-// Records the phases of step calls (core/base/trace_log.h) between the two. Text of the second: {"left_out":
-// n, "entries": [[kind, thread, begin, end], ...]}, nanoseconds since 1970.
-HET_EXPORT int HetTraceBegin(const char* name_space);
-HET_EXPORT int HetTraceEnd(const char* name_space);
-
 // Reads rows of the store: all if there are at most `count`, else `count` or a few less from random
 // positions. ids: count; values: count * dim; *rows: the number read.
 HET_EXPORT int HetSample(const char* name_space, const char* table, size_t count, uint64_t seed, int64_t* ids,

@@ -1,5 +1,4 @@
-// Row files of checkpoints (ext/checkpoint/cc), and placing by location (ext/placement/cc/location.h), for
-// Python without TensorFlow. Codes and HetText() as in management.h.
+// Row files of checkpoints (ext/checkpoint/cc), for Python without TensorFlow. Codes and HetText() as in management.h.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +21,5 @@ HET_EXPORT int HetVerifyRows(const char* path, const char* request);
 // Where a table lies in a store of `partitions` (core/wire/layout.h). Text: {"id": that of the table,
 // "first": its first partition, "group": how many it uses}.
 HET_EXPORT int HetTablePlace(const char* table, int64_t partitions);
-// Location::Place for batch `number` of a pass. keys: workers * batch * width; slots: Location::kSlots;
-// owners: workers * batch.
-HET_EXPORT int HetPlaceByLocation(int64_t workers, int64_t batch, int64_t number, const uint64_t* keys,
-                                  size_t width, uint32_t* slots, int64_t* owners);
 
 }  // extern "C"

@@ -4,7 +4,7 @@
 //
 //      checked      asks the server whether its clock is within the pull bound
 //      subscribed   reads it: the server notifies the client of a move past the bound (store/subscribers.h)
-//      followed     reads it: the stream tells who else updates the row (engine/window.h)
+//      followed     reads it: the stream tells who else updates the row (ext/streams/cc/window.h)
 //      moved        fetches it
 //      invalid      fetches it, and must not read its value before
 //

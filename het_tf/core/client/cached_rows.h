@@ -37,7 +37,7 @@ struct OthersKeys {
   Span<const uint64_t> hashes;
 };
 
-// Other workers' use of rows, if the stream tells it: rows are then written on demand (engine/window.h).
+// Other workers' use of rows, if the stream tells it: rows are then written on demand (ext/streams/cc/window.h).
 struct OthersUse {
   // Keys that others use soon, in order of partition: those past their push bound are sent. Other rows stay
   // unsent, up to kMostUnsent ticks, which limits the loss when a worker dies.

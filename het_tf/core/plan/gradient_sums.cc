@@ -185,7 +185,7 @@ Status Disagree(uint64_t first, uint64_t other, const std::string& who) {
       "rows travel on demand and their gradients are summed, but the batch of worker 0 is " + batch(first) +
       ", and that of " + who + " is " + batch(other) +
       ": they do not agree on who updates a row. No worker has updated one. Call "
-      "het_tf.flush(all_ranks=True) on all ranks and read shard(sync=\"on_demand\") by new iterators, not by "
+      "het_tf.flush(all_ranks=True) on all ranks and read shard_on_demand by new iterators, not by "
       "restored ones; or train without accumulate");
 }
 
