@@ -46,10 +46,9 @@ if _TYPE_CHECKING:
         workers,
     )
     from het_tf import torch as torch
-    from het_tf.ext.convert.python.front import ConversionWarning, convert
     from het_tf.ext.serving.python.export.front import export
     from het_tf.ext.serving.python.publishing.publish import publish
-    from het_tf.ext.window.python.front import lookahead
+    from het_tf.ext.streams.python.front import lookahead
     from het_tf.python.layer.variable import apply
     from het_tf.python.session.connection import Store, init
     from het_tf.python.session.scopes import namespace
@@ -67,9 +66,8 @@ _OF_TENSORFLOW = (
     "export", "serving",
 )  # fmt: skip
 _HOMES = {
-    "het_tf.ext.convert.python.front": ("ConversionWarning", "convert"),
     "het_tf.ext.serving.python.export.front": ("export",),
-    "het_tf.ext.window.python.front": ("lookahead",),
+    "het_tf.ext.streams.python.front": ("lookahead",),
     "het_tf.python.layer.variable": ("apply",),
     "het_tf.ext.serving.python.publishing.publish": ("publish",),
     "het_tf.python.session.connection": ("Store", "init"),
@@ -105,7 +103,6 @@ def __dir__() -> list[str]:
 __all__ = [  # without torch, which not every process can import
     "Bounds",
     "Cache",
-    "ConversionWarning",
     "FeatureConfig",
     "HetWarning",
     "Store",
@@ -115,7 +112,6 @@ __all__ = [  # without torch, which not every process can import
     "apply",
     "callbacks",
     "checkpoint",
-    "convert",
     "export",
     "flush",
     "init",

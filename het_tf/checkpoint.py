@@ -5,15 +5,13 @@
     het_tf.checkpoint.save("ckpts", model, step=2000, since="latest")       # what has changed
 
 `checkpoints` and `latest` list a directory, `verify` compares a checkpoint with its checksums,
-`load_rows` sets rows from files of other systems. Under Horovod all
-ranks must call `save` and `restore`. See docs/checkpoints.md.
+Under Horovod all ranks must call `save` and `restore`. See docs/checkpoints.md.
 """
 
 from het_tf.ext.checkpoint.python.directory import checkpoints, latest
 from het_tf.ext.checkpoint.python.model.restore import restore, verify
 from het_tf.ext.checkpoint.python.model.save import save
-from het_tf.ext.convert.python.files.load import load_rows
 from het_tf.python.gone import refuse
 
 __getattr__ = refuse(__name__)
-__all__ = ["checkpoints", "latest", "load_rows", "restore", "save", "verify"]
+__all__ = ["checkpoints", "latest", "restore", "save", "verify"]

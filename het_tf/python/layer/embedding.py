@@ -83,11 +83,6 @@ class Embedding(EmbeddingCollection):
         """A single table needs no name; Keras may have numbered the layer's name."""
         return {"table": tables[0].name}
 
-    @property
-    def table_config(self) -> TableConfig:
-        """The table of this layer."""
-        return self.tables[0]
-
 
 # Arguments of keras.layers.Embedding without an effect here, and those with another spelling.
 _IGNORED = {

@@ -97,7 +97,7 @@ class Call:
         return token.value
 
     def plan(self, ids: Sequence[Array], masks: Sequence[Array | None], window: int) -> None:
-        """Announces a lookup of these ids (ext/window/capi/plan.h).
+        """Announces a lookup of these ids (ext/streams/capi/plan.h).
 
         Args:
           ids: For each feature int64 of any shape, contiguous.

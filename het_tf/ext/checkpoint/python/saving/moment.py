@@ -17,7 +17,6 @@ from het_tf.ext.checkpoint.python.compare import match
 from het_tf.ext.checkpoint.python.ranks import Ranks
 from het_tf.ext.checkpoint.python.store import store_info
 from het_tf.python.session import native
-from het_tf.python.table import layer_state
 from het_tf.python.table.table import Table
 
 _FILE_BYTES = 32 << 20  # of rows per file; small tables need one file
@@ -88,11 +87,3 @@ def put_back(directory: Path, namespace: str, table: str) -> None:
         )
         text = text.replace(", or give slots=False to restore only the values", "")
         raise ValueError(f"table {table!r} is unchanged: {text}") from None
-
-
-def copy(old: Any, new: Any) -> None:
-    """Copies the tables of a layer into those of another one with the same specs."""
-    tables = (layer_state.of(layer).file_keys.values() for layer in (old, new))
-    for saved, table in zip(*tables, strict=True):
-        with workspace() as place:
-            put_back(take(place / "rows", old.namespace, saved), new.namespace, table)

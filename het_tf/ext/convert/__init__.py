@@ -1,1 +1,0 @@
-"""Conversion of models: README.md beside this file says more."""

@@ -1,1 +1,0 @@
-"""Converts Keras models to models with tables."""

@@ -1,1 +1,0 @@
-"""Loads rows from files of other programs into tables."""
