@@ -34,11 +34,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 from benchmarks import report
 from benchmarks.planner.streams import STREAMS, Tables, recorded
 from het_tf.ext.ps.python import redis_server
-from het_tf.ext.sizing.python import cost, document
+from het_tf.ext.sizing.python import cost
 from het_tf.ext.sizing.python.forecast import Request, forecast, thinned
-from het_tf.ext.sizing.python.profile import Feature, Profiler
+from het_tf.ext.sizing.python.profile import Profiler
 from het_tf.ext.sizing.python.replay import Job, Sample, replay, traffic
 from het_tf.ext.sizing.python.stats import Stats
+from het_tf.python.table.config import FeatureConfig, TableConfig
 
 PLACE = ROOT / "build/traffic"
 DIM, BATCH, WORKERS = 16, 128, 2
@@ -51,7 +52,8 @@ Figures = dict[str, Any]
 
 def profile(tables: Tables, out: Path) -> Stats:
     """One pass over a stream."""
-    profiler = Profiler([Feature(name, name, DIM) for name in tables], "stream")
+    features = {name: FeatureConfig(TableConfig(name, DIM)) for name in tables}
+    profiler = Profiler(features, "stream")
     samples = len(next(iter(tables.values())))
     for begin in range(0, samples, CHUNK):
         profiler.add({name: ids[begin : begin + CHUNK] for name, ids in tables.items()})
@@ -59,9 +61,9 @@ def profile(tables: Tables, out: Path) -> Stats:
     return Stats.load(out)
 
 
-def ranks(stream: Path, plan: Path, address: str, warm: int) -> Figures:
+def ranks(stream: Path, rows: dict[str, int], address: str, warm: int) -> Figures:
     """Runs the stream, and returns what rank 0 says."""
-    job = {"ps": address, "stream": str(stream), "dim": DIM, "batch": BATCH, "plan": str(plan), "warm": warm}
+    job = {"ps": address, "stream": str(stream), "dim": DIM, "batch": BATCH, "rows": rows, "warm": warm}
     python = Path(sys.executable)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1",
                    "PATH": f"{python.parent}{os.pathsep}{os.environ.get('PATH', '')}"}  # fmt: skip
@@ -88,9 +90,9 @@ def one_job(name: str) -> Figures:
         begin = time.monotonic()
         made = forecast(profile(tables, place / "stats"), Request(job=Job(workers=WORKERS, batch=BATCH)))
         seconds = time.monotonic() - begin
-        (place / "plan.json").write_text(json.dumps(document.plan(made, [])))
+        rows = {table.stats.name: table.one.capacity for table in made.tables}
         steps = samples // (WORKERS * BATCH)
-        found = ranks(place / "stream.npz", place / "plan.json", server.address, steps // 2)
+        found = ranks(place / "stream.npz", rows, server.address, steps // 2)
         turns = found["steps"] * WORKERS
         counted = {
             field: sum(of[field] for of in found["tables"].values()) for field in (*BYTES, "hits", "reads")
@@ -187,10 +189,11 @@ def rate_of_profile() -> Figures:
     """Samples a second of CPU time, from ids in memory, and the memory of the process that only profiles."""
     code = (
         "import re, sys, time, numpy as np\n"
-        "from het_tf.ext.sizing.python.profile import Feature, Profiler\n"
+        "from het_tf import FeatureConfig, TableConfig\n"
+        "from het_tf.ext.sizing.python.profile import Profiler\n"
         "rng, fields, chunk = np.random.default_rng(1), 26, 8192\n"
         "blocks = [{f'C{f}': rng.zipf(1.2, chunk) % 5_000_000 for f in range(fields)} for _ in range(8)]\n"
-        "profiler = Profiler([Feature(name, name, 16) for name in blocks[0]], 'memory')\n"
+        "profiler = Profiler({name: FeatureConfig(TableConfig(name, 16)) for name in blocks[0]}, 'memory')\n"
         "begin = time.process_time()\n"
         "for turn in range(128): profiler.add(blocks[turn % 8])\n"
         "profiler.finish(sys.argv[1])\n"

@@ -1,7 +1,7 @@
 """A rank of run.py's real job: looks up and updates rows of a recorded stream, and says what travelled.
 
     horovodrun -np N python worker.py '{"ps": ..., "stream": FILE.npz, "dim": 16, "batch": 128,
-        "plan": plan.json, "warm": STEPS}'
+        "rows": {TABLE: ROWS}, "warm": STEPS}'
 
 The stream has one array `[samples, ids]` a table. Rank r of N takes batch r of N in every step, as a replay
 does. Rank 0 prints one line of JSON: counters of all ranks in the steps that are counted.
@@ -44,7 +44,7 @@ def main() -> None:
     tables = {name: het_tf.TableConfig(name, job["dim"]) for name in ids}
     layer = het_tf.keras.EmbeddingCollection(
         {name: het_tf.FeatureConfig(table) for name, table in tables.items()},
-        cache=het_tf.Cache.from_plan(job["plan"]),
+        cache=het_tf.Cache(rows=job["rows"]),
     )
 
     @tf.function

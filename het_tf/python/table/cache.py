@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 import json
 import math
-import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -52,7 +51,7 @@ class Cache:
 
     Args:
       rows: Rows of each table that this worker caches, 0 to 2**32 - 2; 0: rows stay only for one
-        step. Or a dict from the name of each table to its rows, as in `from_plan`. Default: 262,144
+        step. Or a dict from the name of each table to its rows. Default: 262,144
         at a parameter server and on a GPU; elsewhere tables are read directly, and the other arguments
         have no effect. Equal numbers of rows for unequal tables waste memory: prefer bytes.
       bytes: In place of rows: memory of all tables of the layer together, 1 to 2**62. Tables grow as needed
@@ -88,12 +87,11 @@ class Cache:
         of rows past the bound: fewer bytes, and lookups of cached rows do not wait; a row is within the bound
         as of the store's answer to the previous lookup (docs/protocol.md). Default: notified if copies may
         miss 3 updates or more, else asked.
-      dims: Planned dim of tables, by name; the layer refuses another.
 
     Raises:
       ValueError: An argument is out of range or unknown, or two exclude each other; the message
         gives the legal values. The layer raises further errors that depend on the GPU, the
-        workers, and tables that `rows` or a plan lacks or has with another dim.
+        workers, and tables that `rows` lacks.
     """
 
     rows: int | Mapping[str, int] | None = None
@@ -104,7 +102,6 @@ class Cache:
     device: Literal["cpu", "gpu", "auto"] | None = None
     wire: Literal["float32", "float16", "int8", "int4"] | None = None
     checks: Literal["asked", "notified"] | None = None
-    dims: Mapping[str, int] | None = None
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -124,7 +121,7 @@ class Cache:
 
     def _to_json(self, place: str | None, rows: int | None, **more: Any) -> str:
         """Returns the arguments in the core's form (engine/table_options.h), for a table with `rows`."""
-        given = {**vars(self), "device": place, "rows": rows, "dims": None, "_holds": None, **more}
+        given = {**vars(self), "device": place, "rows": rows, "_holds": None, **more}
         if isinstance(self.staleness, Bounds):
             bounds = {f"{name}_bound": value for name, value in vars(self.staleness).items()}
             given = {**given, "staleness": None, **bounds}
@@ -151,44 +148,12 @@ class Cache:
             config = {**config, "staleness": Bounds(**staleness)}
         return cls(**config)
 
-    @classmethod
-    def from_plan(cls, path: str | os.PathLike[str]) -> "Cache":
-        """Returns the caches planned by `het plan`, with the bounds and options of the plan.
-
-        Args:
-          path: Path of plan.json.
-
-        Raises:
-          ValueError: The file does not exist, is damaged, not a plan, or of another version.
-        """
-        plan = extensions.of("plan_file").read(path)
-        try:
-            tables = {table["name"]: table for table in plan["tables"]}
-            rows = {name: table["cache_rows"] for name, table in tables.items()}
-            dims = {name: table["dim"] for name, table in tables.items()}
-            given: dict[str, Any] = {
-                name: math.inf if value is None else value for name, value in plan["cache"].items()
-            }
-            pull, push = (given.pop(name, None) for name in BOUNDS[1:])
-            if pull is not None or push is not None:
-                given["staleness"] = Bounds(pull, push)
-            return cls(**{**given, "rows": rows, "bytes": None, "dims": dims})
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            what = f"there is no {error}" if isinstance(error, KeyError) else error
-            raise ValueError(f"{path} is damaged: {what}; have het plan write it again") from None
-
 
 def _plain(name: str, value: Any) -> Any:
     """Returns the value of an argument, which may be a dict by table."""
-    by_table = isinstance(value, Mapping)
-    if not by_table and (name != "dims" or value is None):
+    if not isinstance(value, Mapping):
         return plain(value)
-    if (
-        not by_table
-        or not value
-        or None in value.values()
-        or not all(isinstance(table, str) for table in value)
-    ):
+    if not value or None in value.values() or not all(isinstance(table, str) for table in value):
         raise ValueError(f"cache.{name} is {value!r}; give a dict from the name of each table to its number")
     return {table: plain(number) for table, number in value.items()}
 
@@ -222,7 +187,7 @@ class LayerCache:
       workers: As the argument.
 
     Raises:
-      ValueError: `rows` names some, but not all tables of the layer, or is planned for another dim.
+      ValueError: `rows` names some, but not all tables of the layer.
       ImportError: device="gpu", but a library that it needs is not built, or built for another
         TensorFlow.
       RuntimeError: device="gpu", but the machine has no GPU, or its driver is too old.
@@ -245,9 +210,5 @@ def _rows_of(given: Cache, table: TableConfig) -> int | None:
         return given.rows
     if table.base not in given.rows:
         what = f"cache.rows has no table {quoted(table.base)}, but {', '.join(map(quoted, given.rows))}"
-        raise ValueError(f"{what}; give its rows, or profile this model and have het plan plan it again")
-    dim = (given.dims or {}).get(table.base, table.dim)
-    if dim != table.dim:
-        what = f"table {quoted(table.base)} has dim {table.dim}, but its cache is planned for dim {dim}"
-        raise ValueError(f"{what}; profile this model and have het plan plan it again")
+        raise ValueError(f"{what}; give its rows")
     return given.rows[table.base]

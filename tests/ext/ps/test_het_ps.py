@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -256,20 +255,12 @@ def test_ports_that_are_taken(tmp_path):
         assert all(pids(directory).values())
 
 
-def plan_of(path: Path, shards: int) -> Path:
-    """A plan of het plan for servers of 1 GB."""
-    of = {"shards": shards, "replicas": 0, "maxmemory": 1 << 30}
-    path.write_text(json.dumps({"format": "het_tf plan", "version": 1, "servers": of}))
-    return path
-
-
 def test_what_up_refuses(tmp_path, monkeypatch):
-    directory, plan = tmp_path / "ps", plan_of(tmp_path / "plan.json", 4)
+    directory = tmp_path / "ps"
     with up(directory, "--port", free_ports(1)):
         before = pids(directory)
         for words, why in [
             (["--shards", 2], "has shards = 1, and 2 was asked for; leave the option out"),
-            (["--plan", plan], "has shards = 1, and 4 was asked for; leave the option out (or --plan)"),
             (["--unix"], "has unix = False, and True was asked for"),
             (["--maxmemory", "1gb"], "maxmemory cannot change while shard-0 run"),
             (["--maxmemory", "1 gb"], "maxmemory is '1 gb'; write a number of bytes such as"),
@@ -281,8 +272,7 @@ def test_what_up_refuses(tmp_path, monkeypatch):
             assert "another het ps is at work" in het_ps("up", "--dir", directory, status=1).err
             assert "another het ps is at work" in het_ps("down", "--dir", directory, status=1).err
         het_ps("down", "--dir", directory)
-        one = plan_of(tmp_path / "one.json", 1)
-        het_ps("up", "--dir", directory, "--maxmemory", "1gb", "--plan", one)  # now it can
+        het_ps("up", "--dir", directory, "--maxmemory", "1gb")  # now it can
         assert picture("--dir", directory)["servers"][0]["maxmemory"] == 1 << 30
     record = directory / "het-ps.json"
     record.write_text(record.read_text()[:-20])
@@ -291,8 +281,6 @@ def test_what_up_refuses(tmp_path, monkeypatch):
     (tmp_path / "full/file").write_text("")
     assert "has other files than het ps's" in het_ps("up", "--dir", tmp_path / "full", status=1).err
     for words, why in [
-        (["--plan", plan, "--shards", 2], f"--shards 2 contradicts {plan}, which has 4"),
-        (["--plan", tmp_path / "none"], f"{tmp_path / 'none'}: No such file"),
         (["--unix", "--shards", 2], "a cluster's servers are reached over TCP"),
         (["--shards", 2, "--port", 60000], "the last server's port would be 70001"),
     ]:

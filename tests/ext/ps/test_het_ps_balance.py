@@ -1,15 +1,14 @@
-"""Which slots het ps reshard moves, what is load, and what het ps up takes of a plan; without servers."""
+"""Which slots het ps reshard moves, and what is load; without servers."""
 
 from __future__ import annotations
 
-import json
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from redis.crc import key_slot
 
-from het_tf.ext.ps.python import balance, plan_file, weighing
+from het_tf.ext.ps.python import balance, weighing
 from het_tf.ext.ps.python.errors import ServerError
 from het_tf.ext.ps.python.node import Refused, Unreachable
 
@@ -167,53 +166,3 @@ def test_one_shard_has_nothing_to_even():
     shards.nodes.pop("b")
     with pytest.raises(ServerError, match="the cluster has one shard"):
         weighing.ByLoad(1.0).plan(shards, "", print)
-
-
-PLAN = {"format": "het_tf plan", "version": 1, "servers": {"shards": 4, "replicas": 0, "maxmemory": 1 << 36}}
-
-
-def test_what_up_takes_of_a_plan(tmp_path):
-    path = tmp_path / "plan.json"
-    path.write_text(json.dumps(PLAN))
-    assert plan_file.read(path) == PLAN
-    wanted = {"shards": 4, "replicas": 0, "maxmemory": str(1 << 36)}
-    assert plan_file.servers(path, {}) == wanted
-    assert plan_file.servers(path, {"shards": 4, "replicas": None, "maxmemory": None}) == wanted
-    assert plan_file.servers(path, {"maxmemory": "64gb"}) == wanted | {"maxmemory": "64gb"}
-    for given, why in [
-        ({"shards": 2}, "--shards 2 contradicts .*plan.json, which has 4"),
-        ({"replicas": 1}, "--replicas 1 contradicts .*, which has 0"),
-        ({"maxmemory": "1gb"}, "--maxmemory 1gb contradicts .*, which has 68719476736; leave one"),
-    ]:
-        with pytest.raises(ValueError, match=why):
-            plan_file.servers(path, given)
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("", "plan.json is damaged: "),
-        (json.dumps(PLAN)[:-3], "plan.json is damaged: .*have het plan write it again"),
-        ("[]", "plan.json is not a plan"),
-        (json.dumps(PLAN | {"format": "het_tf stats"}), "is not a plan: its .format. is not .het_tf plan."),
-        (json.dumps(PLAN | {"version": 2}), "has version 2, not 1"),
-        (json.dumps(PLAN | {"servers": None}), "shards of its servers is None"),
-        (json.dumps(PLAN | {"servers": {"shards": 4, "maxmemory": 0}}), "replicas of its servers is None"),
-        (json.dumps(PLAN | {"servers": PLAN["servers"] | {"shards": True}}), "shards of its servers is True"),
-        (json.dumps(PLAN | {"servers": PLAN["servers"] | {"shards": 0}}), "is 0; it must be a whole number"),
-        (json.dumps(PLAN | {"servers": PLAN["servers"] | {"maxmemory": 5}}), "maxmemory is '5', 5 bytes"),
-    ],
-)  # fmt: skip
-def test_plans_that_up_refuses(tmp_path, text, why):
-    path = tmp_path / "plan.json"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=why):
-        plan_file.servers(path, {})
-    assert not (tmp_path / "new").exists()
-
-
-def test_a_plan_that_is_not_there(tmp_path):
-    with pytest.raises(ValueError, match=r"none.json: No such file or directory; give the plan.json"):
-        plan_file.read(tmp_path / "none.json")
-    with pytest.raises(ValueError, match="is a directory, not a regular file"):
-        plan_file.read(tmp_path)

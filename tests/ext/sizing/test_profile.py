@@ -11,12 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import het_tf
 from het_tf.ext.sizing.python import entries as stream
 from het_tf.ext.sizing.python import profile as profile_lib
 from het_tf.ext.sizing.python.counts import Head, quantiles
 from het_tf.ext.sizing.python.entries import Entries, is_kept, unique_of
-from het_tf.ext.sizing.python.profile import Feature, Profiler
 from het_tf.ext.sizing.python.stats import Stats
+from het_tf.planner import Profiler
+
+
+def feature(name: str, dim: int = 4, padding_id: int | None = None) -> het_tf.FeatureConfig:
+    return het_tf.FeatureConfig(het_tf.TableConfig(name, dim), padding_id=padding_id)
+
 
 RNG = np.random.default_rng(3)
 SAMPLES = 3000
@@ -25,7 +31,12 @@ ITEMS = RNG.zipf(1.2, (SAMPLES, 3)) % 900 - 1  # -1 is padding
 LENGTHS = RNG.integers(0, 5, SAMPLES)
 HISTORY = RNG.zipf(1.2, LENGTHS.sum()) % 900
 ENDS = np.cumsum(LENGTHS)
-FEATURES = [Feature("user", "user", 8), Feature("item", "item", 4, -1), Feature("history", "item", 4)]
+ITEM = het_tf.TableConfig("item", 4)
+FEATURES = {
+    "user": feature("user", 8),
+    "item": het_tf.FeatureConfig(ITEM, padding_id=-1),
+    "history": het_tf.FeatureConfig(ITEM),
+}
 
 
 def batch(begin: int, end: int) -> dict[str, object]:
@@ -134,7 +145,7 @@ def test_table_above_limit_keeps_ids_by_hash(tmp_path, monkeypatch):
     samples, rows_off, sigmas = 20_000, [], []
     for seed in range(20):
         ids = zipf(samples, seed) + seed
-        profiler = Profiler([Feature("a", "a")], limit=samples // 3)
+        profiler = Profiler({"a": feature("a")}, limit=samples // 3)
         profiler.add({"a": ids})
         stats = profiler.finish(tmp_path)
         (table,) = stats.tables
@@ -169,7 +180,7 @@ def test_table_of_few_ids_keeps_half_its_stream(tmp_path):
     """Hashes might keep none or all of five ids; and a table of many beside it is halved by ids."""
     few, many = RNG.integers(0, 5, 40_000), RNG.integers(0, 1 << 40, 40_000)
     few[-1] = 6  # which is in no entry
-    profiler = Profiler([Feature("few", "few"), Feature("many", "many")], limit=20_000)
+    profiler = Profiler({"few": feature("few"), "many": feature("many")}, limit=20_000)
     profiler.add({"few": few, "many": many})
     stats = profiler.finish(tmp_path)
     table = stats.tables[0]
@@ -182,7 +193,7 @@ def test_table_of_few_ids_keeps_half_its_stream(tmp_path):
 
 
 def test_single_id_stream_stays_below_limit(tmp_path):
-    profiler = Profiler([Feature("a", "a")], limit=1000)
+    profiler = Profiler({"a": feature("a")}, limit=1000)
     profiler.add({"a": np.zeros((3000, 40), np.int64)})
     stats = profiler.finish(tmp_path)
     assert stats.tables[0].entries <= 1000 and stats.tables[0].rows == 1
@@ -259,11 +270,13 @@ def test_the_hash_is_even_whatever_the_ids():
 MEMORY = r"""
 import sys, tracemalloc
 import numpy as np
-from het_tf.ext.sizing.python.profile import Feature, Profiler
+import het_tf
+from het_tf.planner import Profiler
 
+features = {f"C{n}": het_tf.FeatureConfig(het_tf.TableConfig(f"C{n}", 4)) for n in range(int(sys.argv[1]))}
 tracemalloc.start()
-fields, rng = [f"C{n}" for n in range(int(sys.argv[1]))], np.random.default_rng(0)
-profiler = Profiler([Feature(name, name) for name in fields])
+fields, rng = list(features), np.random.default_rng(0)
+profiler = Profiler(features)
 for turn in range(int(sys.argv[2])):
     profiler.add({name: rng.integers(0, 1 << 60, 8192) for name in fields})
 profiler.finish(sys.argv[3])
@@ -317,15 +330,13 @@ def test_a_batch_that_does_not_fit_changes_nothing(tmp_path, change, text):
 
 def test_arguments_of_a_profiler(tmp_path):
     with pytest.raises(ValueError, match="one or more"):
-        Profiler([])
-    with pytest.raises(ValueError, match="each by another name"):
-        Profiler([FEATURES[0], FEATURES[0]])
+        Profiler({})
     for most in (0, 1.5, True):
         with pytest.raises(ValueError, match=f"samples is {most}; give an integer of 1 or more"):
             Profiler(FEATURES, most=most)
     with pytest.raises(ValueError, match="clicks has no samples"):
         Profiler(FEATURES, "clicks").finish(tmp_path)
-    padding = Profiler([Feature("a", "a", padding=0)])
+    padding = Profiler({"a": feature("a", padding_id=0)})
     padding.add({"a": np.zeros(3, np.int64)})
     with pytest.raises(ValueError, match="no ids but padding"):
         padding.finish(tmp_path)
@@ -333,7 +344,7 @@ def test_arguments_of_a_profiler(tmp_path):
 
 
 def test_a_table_without_ids_is_there_beside_others(tmp_path):
-    profiler = Profiler([Feature("a", "a", padding=0), Feature("b", "b")])
+    profiler = Profiler({"a": feature("a", padding_id=0), "b": feature("b")})
     profiler.add({"a": np.zeros(3, np.int64), "b": np.arange(3)})
     stats = profiler.finish(tmp_path)
     assert (stats.tables[0].uses, stats.tables[0].rows) == (0, 0)

@@ -1,7 +1,6 @@
-"""How large the caches of a layer are: bytes of all its tables, rows of each by its name, a plan."""
+"""How large the caches of a layer are: bytes of all its tables, and rows of each by its name."""
 
 import json
-import math
 
 import numpy as np
 import pytest
@@ -13,19 +12,6 @@ import het_tf
 pytestmark = [pytest.mark.usefixtures("fresh")]
 
 LINE = 4 * (4 + 1) + 58  # bytes of a row of dim 4 with RowWiseAdagrad
-
-PLAN = {
-    "format": "het_tf plan",
-    "version": 1,
-    "workers": 8,
-    "batch": 4096,
-    "cache": {"staleness": 7, "policy": "lru"},
-    "tables": [
-        {"name": "item", "dim": 4, "cache_rows": 100},
-        {"name": "user", "dim": 4, "cache_rows": 20},
-        {"name": "day", "dim": 4, "cache_rows": 0},
-    ],
-}
 
 
 def collection(cache, tables=("item", "user"), dim=4):
@@ -40,16 +26,6 @@ def train(layer, **ids):
 
 def cached(name):
     return het_tf.Table(name).stats()["cache"]
-
-
-@pytest.fixture
-def plan(tmp_path):
-    def write(text=None, **changes):
-        path = tmp_path / "plan.json"
-        path.write_text(json.dumps({**PLAN, **changes}) if text is None else text)
-        return path
-
-    return write
 
 
 def test_bytes_are_shared_by_tables_of_layer():
@@ -94,56 +70,6 @@ def test_rows_by_table():
 
 
 def test_rows_that_lack_a_table():
-    with pytest.raises(
-        ValueError, match=r"cache.rows has no table 'user', but 'item'; give its rows, or profile"
-    ):
+    with pytest.raises(ValueError, match=r"cache.rows has no table 'user', but 'item'; give its rows"):
         collection(het_tf.Cache(rows={"item": 5}))
     assert het_tf.tables() == []
-
-
-def test_a_plan_is_applied(plan):
-    """Would find options that are left behind, and a table that the plan does not cache."""
-    cache = het_tf.Cache.from_plan(plan())
-    assert cache == het_tf.Cache(
-        rows={"item": 100, "user": 20, "day": 0}, staleness=7, policy="lru", dims=dict.fromkeys(cache.rows, 4)
-    )
-    assert het_tf.Cache.from_config(json.loads(json.dumps(cache.get_config()))) == cache
-    collection(cache, ("item", "day"))
-    assert [cached(name)["capacity"] for name in ("item", "day")] == [100, 0]
-    unbounded = plan(cache={"pull_bound": None, "push_bound": 5, "bytes": 5, "rows": 7})
-    assert het_tf.Cache.from_plan(unbounded).staleness.pull == math.inf
-
-
-def test_a_plan_for_other_tables(plan):
-    cache = het_tf.Cache.from_plan(plan())
-    with pytest.raises(ValueError, match=r"no table 'shop', but 'item', 'user', 'day'; .*profile this model"):
-        collection(cache, ("item", "shop"))
-    with pytest.raises(ValueError, match=r"table 'item' has dim 8, .* planned for dim 4; profile this model"):
-        collection(cache, dim=8)
-    assert het_tf.tables() == []
-
-
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        (dict(text="{"), r"plan.json is damaged: .*write it again"),
-        (dict(text="[]"), r'plan.json is not a plan: its "format"'),
-        (dict(format="het_tf stats"), r'plan.json is not a plan: its "format" is not "het_tf plan"'),
-        (dict(version=2), r"plan.json has version 2, not 1; have this het plan write it again"),
-        (dict(tables=None), r"plan.json is damaged: .*write it again"),
-        (dict(tables=[]), r"plan.json is damaged: cache.rows is \{\}"),
-        (dict(tables=[{"name": "item"}]), r"plan.json is damaged: there is no 'cache_rows'"),
-        (dict(cache=[]), r"plan.json is damaged"),
-        (dict(cache={"stale": 3}), r"plan.json is damaged: .*'stale'"),
-        (dict(cache={"policy": "fifo"}), r"plan.json is damaged: .*cache.policy is 'fifo'"),
-    ],
-    ids=str,
-)
-def test_damaged_plans(plan, changes, message):
-    with pytest.raises(ValueError, match=message):
-        het_tf.Cache.from_plan(plan(**changes))
-
-
-def test_there_is_no_plan(tmp_path):
-    with pytest.raises(ValueError, match=r"none.json: No such file.*give the plan.json"):
-        het_tf.Cache.from_plan(tmp_path / "none.json")

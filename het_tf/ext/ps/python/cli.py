@@ -25,7 +25,6 @@ from het_tf.ext.ps.python import layout as layouts
 from het_tf.ext.ps.python.address import FORM, Address, Place, parse
 from het_tf.ext.ps.python.errors import ServerError
 from het_tf.ext.ps.python.node import Node
-from het_tf.ext.ps.python.plan_file import servers as servers_of_plan
 from het_tf.ext.ps.python.weighing import ByCount, ByLoad
 from het_tf.python.cli import JSON, Group, Options, answer, arg, either, within
 from het_tf.python.files import local
@@ -81,7 +80,6 @@ def where(options: Options) -> tuple[Address, layouts.Layout | None]:
     "up",
     "start servers that outlive this command, and wait until they are ready",
     arg("--dir", type=local, required=True, help="for the servers' files; made if it is missing"),
-    arg("--plan", type=local, metavar="FILE", help="shards, replicas, maxmemory of a plan.json"),
     arg("--shards", type=_count, metavar="N", help="servers that share the rows (1)"),
     arg("--replicas", type=_count_0, metavar="R", help="copies of each shard, for failover (0)"),
     arg("--port", type=_port, metavar="P", help="port of the first server; others follow (7000)"),
@@ -109,8 +107,6 @@ def up(options: Options) -> int:
         for name in ("shards", "replicas", "port", "unix", "bind", "tls", "appendfsync", "node_timeout")
     }
     asked["maxmemory"] = layouts.check_memory(options.maxmemory) if options.maxmemory else None
-    if options.plan:
-        asked |= servers_of_plan(options.plan, asked)
     layout = servers.prepare(options.dir.absolute(), **asked)
     servers.up(layout, options.timeout, say)
     found = {"address": layout.address().public().url(), "directory": str(layout.directory)}

@@ -6,7 +6,7 @@
 #include "het_tf/core/base/cpu_seconds.h"
 #include "het_tf/core/plan/row_ops.h"
 #include "het_tf/core/wire/layout.h"
-#include "het_tf/ext/window/cc/next_uses.h"
+#include "het_tf/ext/streams/cc/next_uses.h"
 
 namespace het {
 namespace {

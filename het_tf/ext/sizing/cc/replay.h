@@ -17,7 +17,7 @@
 #include "het_tf/core/client/client.h"
 #include "het_tf/core/plan/batch_plan.h"
 #include "het_tf/ext/sizing/cc/network.h"
-#include "het_tf/ext/window/cc/global_step.h"
+#include "het_tf/ext/streams/cc/global_step.h"
 
 namespace het {
 
@@ -27,7 +27,7 @@ struct ReplaySettings {
   uint32_t shards = 1;     // servers with the partitions; parts for one server share frames
   size_t warm_steps = 0;   // steps that are not counted
   size_t window = 0;       // batches of a client that are planned ahead; 0: caches do not know next uses
-  bool on_demand = false;  // rows travel when another client needs them (engine/window.h)
+  bool on_demand = false;  // rows travel when another client needs them (ext/streams/cc/window.h)
   bool ones = false;       // every tick adds 1 to a row: with SGD a row is the number of its ticks
   Schema schema;           // of the table
   CacheConfig cache;       // with its workers
@@ -139,7 +139,7 @@ class Replay {
   ThreadPool pool_;
   BatchPlan scratch_;
   bool exact_ = false;
-  size_t ahead_ = 0;  // steps by which rows are sent ahead of their use (engine/window.h)
+  size_t ahead_ = 0;  // steps by which rows are sent ahead of their use (ext/streams/cc/window.h)
   uint64_t waiting_reads_ = 0;
   uint64_t waiting_writes_ = 0;
   double seconds_ = 0;  // CPU time of steps

@@ -6,12 +6,8 @@ import argparse
 import json
 import re
 import textwrap
-from collections.abc import Callable
 from typing import Any
 
-from het_tf.ext.placement.python.cli.formats import FORMATS
-from het_tf.ext.sizing.python import sources
-from het_tf.ext.sizing.python.profile import Feature
 from het_tf.ext.sizing.python.stats import KEYS, STATS, Stats
 from het_tf.python.cli import JSON, Group, Options, answer, arg, at_least_0, at_least_1
 from het_tf.python.files import local
@@ -20,17 +16,12 @@ from het_tf.python.show import bar, number, size
 HET = Group("""\
 Forecasts the cost of a job before it runs.
 
-  het plan profile --data criteo:train.tsv --dim 16 --out stats
-      read the samples once; write stats/stats.json, and stats/keys.npz, the
-      stream of a sample of the ids
-  het plan profile --data 'parquet:day-*.parquet' --fields user,item,history \\
-      --table item=item,history --dim item=64 --dim user=32 --out stats
   het plan profile --data train:samples --out stats
-      call the function samples of the module train for (dataset, layer)
+      call the function samples of the module train for (dataset, layer), and read
+      the dataset once; write stats/stats.json, and stats/keys.npz, the stream of a
+      sample of the ids
   het plan show stats --workers 8 --batch 4096 --link 10Gb --ram 64GB
-      show the tables, servers, the time of a step, and helpful changes
-  het plan show stats --workers 8 --batch 4096 --plan plan.json --html plan.html
-      write a plan for het_tf.Cache.from_plan and het ps up, and a page of plots""")
+      show the tables, servers and the time of a step""")
 
 _WIDEST = 28
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
@@ -74,60 +65,25 @@ def _staleness(text: str) -> int | str:
     return text if text in ("synchronous", _UNBOUNDED) else at_least_0(text)
 
 
-def _features(options: Options, fields: list[str]) -> list[Feature]:
-    """Returns fields with their tables."""
-    tables, dims = {field: field for field in fields}, {}
-    for text in options.table:
-        name, _, of = text.partition("=")
-        for field in of.split(","):
-            if not name or tables.get(field) != field:
-                raise ValueError(f"--table {text}: give NAME=FIELD,FIELD, each once, of {', '.join(fields)}")
-            tables[field] = name
-    for text in options.dim:
-        name, _, digits = text.rpartition("=")
-        if not digits.isdecimal() or not 1 <= int(digits) <= 65536 or name not in ("", *tables.values()):
-            known = ", ".join(dict.fromkeys(tables.values()))
-            raise ValueError(f"--dim {text}: give 1 to 65536, or NAME=N; the tables are {known}")
-        dims[name] = int(digits)
-    return [Feature(field, table, dims.get(table, dims.get(""))) for field, table in tables.items()]
-
-
-def _open(options: Options) -> sources.Source:
-    kind, _, rest = options.data.partition(":")
-    files, graph = kind in FORMATS, kind == "graph"
-    fits = {"fields": files, "table": files or graph, "dim": files or graph, "fanout": graph}
-    for name, fit in fits.items():
-        if not fit and vars(options)[name]:
-            raise ValueError(f"--{name} does not go with --data {options.data}; leave it out")
-    if not kind or not rest:
-        raise ValueError(f"--data is {options.data!r}; give {sources.SCHEMES}")
-    if files:
-        fields = options.fields and options.fields.split(",")
-        return sources.open_files(kind, rest, fields, lambda names: _features(options, names))
-    if graph:
-        fanout = tuple(int(one) if one.isdecimal() else 0 for one in (options.fanout or "10,5").split(","))
-        return sources.open_graph(rest, fanout, lambda names: _features(options, names))
-    return sources.open_function(kind, rest, options.samples)
-
-
 @HET.command(
     "profile",
     "count the ids of a stream of samples",
-    arg("--data", required=True, metavar="WHAT", help=sources.SCHEMES),
+    arg(
+        "--data",
+        required=True,
+        metavar="MODULE:FUNCTION",
+        help="returns (dataset, layer), or (dataset, layer, inputs)",
+    ),
     arg("--out", type=local, required=True, metavar="DIR", help="made if missing; replaces a profile"),
     arg("--samples", type=int, metavar="N", help="samples to count; default all"),
-    arg("--fields", metavar="A,B", help="fields to count, each a table; default all fields of ids"),
-    arg("--table", action="append", default=[], metavar="NAME=A,B", help="fields that share a table"),
-    arg(
-        "--dim", action="append", default=[], metavar="N|NAME=N", help="floats of a row, of all or one table"
-    ),
-    arg("--fanout", metavar="N,N", help="neighbours drawn from a graph; default 10,5"),
     JSON,
     more="One pass, constant memory. rows: distinct ids; ~: estimated. ratio: one id of `ratio` is kept.",
 )
 def profile(options: Options) -> int:
     """Het plan profile."""
-    stats = _open(options).profile(options.data, options.out, options.samples)
+    from het_tf.ext.sizing.python import sources
+
+    stats = sources.open_function(options.data, options.samples).profile(options.data, options.out)
     document = json.loads((stats.directory / STATS).read_text())
     answer(options, document, "\n".join(_lines(stats)))
     return 0
@@ -144,7 +100,7 @@ def _lines(stats: Stats) -> list[str]:
         name = table.name if len(table.name) <= wide else table.name[: wide - 3] + "..."
         rows = ("" if table.rows_exact else "~") + number(table.rows)
         lines.append(
-            f"{name:{wide}}{table.dim or '-':>6}{number(table.uses):>8}{table.uses / stats.samples:>10.2f}"
+            f"{name:{wide}}{table.dim:>6}{number(table.uses):>8}{table.uses / stats.samples:>10.2f}"
             f"{rows:>8}{table.ratio:>7}{number(table.entries):>8}"
         )
     return lines
@@ -165,23 +121,11 @@ def _request(options: Options) -> Any:
                         byte_seconds=byte_seconds()),
         cache_bytes=options.cache,
         cache=cache,
-        dim=options.dim,
         optimizer={"name": options.optimizer},
         samples=options.total,
         replicas=options.replicas,
         ram=options.ram,
-        gpu=options.gpu,
     )  # fmt: skip
-
-
-def make(stats: Stats, request: Any, advice: bool, advance: Callable[[int], None]) -> dict[str, Any]:
-    """Returns the plan of a job in the form of plan.json."""
-    from het_tf.ext.sizing.python import advice as changes
-    from het_tf.ext.sizing.python import document
-    from het_tf.ext.sizing.python.forecast import forecast
-
-    made = forecast(stats, request, advance)
-    return document.plan(made, changes.advise(stats, made) if advice else None)
 
 
 @HET.command(
@@ -200,7 +144,6 @@ def make(stats: Stats, request: Any, advice: bool, advance: Callable[[int], None
     arg(
         "--cache", type=_bytes, metavar="X", help="memory of a worker's caches; default: a tenth of all rows"
     ),
-    arg("--gpu", type=_bytes, metavar="X", help="memory of a GPU for the hottest cached rows"),
     arg("--compute", type=_seconds, default=0.0, metavar="TIME", help="a step without lookups, such as 9ms"),
     arg(
         "--total",
@@ -219,7 +162,6 @@ def make(stats: Stats, request: Any, advice: bool, advance: Callable[[int], None
     arg("--staleness", type=_staleness, metavar="S", help="as of Cache; or 'synchronous', 'unbounded'"),
     arg("--wire", choices=("float32", "float16", "int8", "int4"), help="of het_tf.Cache"),
     arg("--policy", choices=("lfu", "light_lfu", "lru"), help="of het_tf.Cache"),
-    arg("--dim", type=at_least_1, default=16, metavar="D", help="if the profile lacks it (%(default)s)"),
     arg(
         "--optimizer",
         metavar="NAME",
@@ -227,27 +169,19 @@ def make(stats: Stats, request: Any, advice: bool, advance: Callable[[int], None
         default=_OPTIMIZERS[0],
         help=f"of the rows: {', '.join(_OPTIMIZERS)} (%(default)s)",
     ),
-    arg("--no-advice", action="store_true", help="skip advice, which takes half of the time"),
-    arg("--plan", type=local, metavar="FILE", help="write plan.json, for Cache.from_plan and het ps up"),
-    arg("--html", type=local, metavar="FILE", help="write a page with plots (needs matplotlib)"),
     JSON,
     more="Shows rows and caches of each table, bytes, waits, memory, time and accuracy, by running the client"
     " on the sampled ids. docs/het-plan.md explains each column, and its measured error.",
 )
 def show_plan(options: Options) -> int:
     """Het plan show."""
-    from het_tf.ext.sizing.python import show
+    from het_tf.ext.sizing.python import document, show
+    from het_tf.ext.sizing.python.forecast import forecast
 
     stats = Stats.load(options.stats)
     request = _request(options)
     with bar("replaying") as (begin, advance):
         begin(2 * len(stats.tables))
-        plan = make(stats, request, not options.no_advice, advance)
-    if options.plan:
-        options.plan.write_text(json.dumps(plan, indent=1) + "\n")
-    if options.html:
-        from het_tf.ext.sizing.python import page
-
-        options.html.write_text(page.html(plan, stats.source, stats.samples))
+        plan = document.plan(forecast(stats, request, advance))
     answer(options, plan, "\n".join(show.lines(plan, stats.source, stats.samples)))
     return 0

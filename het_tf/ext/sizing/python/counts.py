@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.ext.placement.python.placement import Int64Array
-
+Int64Array = npt.NDArray[np.int64]
 _QUANTILES = 64
 
 

@@ -1,13 +1,10 @@
-"""plan.json: written by `het plan show --plan`, read by `het_tf.Cache.from_plan` and `het ps up --plan`."""
+"""The JSON of `het plan show --json`."""
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
-from het_tf.ext.ps.python.plan_file import FORMAT, VERSION
 from het_tf.ext.sizing.python.accuracy import cost
-from het_tf.ext.sizing.python.advice import Change
 from het_tf.ext.sizing.python.forecast import Forecast, TableForecast
 
 
@@ -24,13 +21,11 @@ def class_bytes(table: TableForecast) -> dict[str, float]:
     }
 
 
-def plan(made: Forecast, advice: list[Change] | None) -> dict[str, Any]:
-    """Returns the document for JSON; `advice` None: it was not requested."""
+def plan(made: Forecast) -> dict[str, Any]:
+    """Returns the document of a forecast."""
     request, step = made.request, made.step
     job = request.job
     return {
-        "format": FORMAT,
-        "version": VERSION,
         "workers": job.workers,
         "batch": job.batch,
         "window": job.window,
@@ -40,12 +35,11 @@ def plan(made: Forecast, advice: list[Change] | None) -> dict[str, Any]:
         "tables": [
             {
                 "name": table.stats.name,
-                "dim": table.dim,
+                "dim": table.stats.dim,
                 "cache_rows": table.one.capacity,
                 "rows": table.stats.rows,
                 "rows_at_end": [round(rows) for rows in table.rows_at_end],
                 "hot_rows": table.hot,
-                "gpu_rows": table.gpu_rows,
                 "server_bytes": round(table.server_bytes),
                 "forecast": {
                     "uses": table.one.uses,
@@ -76,5 +70,4 @@ def plan(made: Forecast, advice: list[Change] | None) -> dict[str, Any]:
             "auc": cost(request.cache, request.optimizer, job.workers, job.batch, job.window > 0),
         },
         "not_filled": made.not_filled,
-        "advice": None if advice is None else [dataclasses.asdict(change) for change in advice],
     }

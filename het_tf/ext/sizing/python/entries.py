@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.ext.placement.python.placement import Int64Array
+from het_tf.ext.sizing.python.counts import Int64Array
 from het_tf.python.hashing import mix, salt
 
 LIMIT = 3_500_000  # entries: 16 bytes of the file each at most

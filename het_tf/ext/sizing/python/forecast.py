@@ -1,6 +1,6 @@
 """Forecasts the cost of a job: replays its tables, divides its memory, and adds up its step.
 
-Stats ─► thinned samples ─► curves of one worker ─► rows of each cache (place.py)
+Stats ─► thinned samples ─► curves of one worker ─► rows of each cache (budget.py)
                └──────────► all workers, with these rows ─► Replayed of each table ─► Traffic ─► StepTime
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.ext.sizing.python import place
+from het_tf.ext.sizing.python.budget import Curve, split_budget
 from het_tf.ext.sizing.python.cost import Machine, StepTime, step_time
 from het_tf.ext.sizing.python.entries import is_kept
 from het_tf.ext.sizing.python.replay import Job, Replayed, Sample, Traffic, replay, traffic
@@ -41,12 +41,10 @@ class Request:
       machine: Its machines.
       cache_bytes: Memory of a worker's caches; None: a tenth of all rows.
       cache: Arguments of `het_tf.Cache`, without rows and bytes.
-      dim: Dim of tables whose dim the profile lacks.
       optimizer: Spec of the tables' optimizer, {"name": ...}.
       samples: Samples of the whole job; None: those of the profile.
       replicas: Replicas of each server.
       ram: Memory of a server; None: not limited.
-      gpu: Memory of a worker's GPU for the hottest cached rows; None: no GPU.
       entries: Approximate number of entries to replay, of all tables together.
     """
 
@@ -54,12 +52,10 @@ class Request:
     machine: Machine = dataclasses.field(default_factory=Machine)
     cache_bytes: int | None = None
     cache: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    dim: int = 16
     optimizer: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"name": "row_wise_adagrad"})
     samples: int | None = None
     replicas: int = 0
     ram: int | None = None
-    gpu: int | None = None
     entries: int = 3_000_000
 
 
@@ -69,19 +65,15 @@ class TableForecast:
 
     Attributes:
       stats: Statistics of the profile.
-      dim: Floats of a row.
       rows_at_end: The least and the most.
       hot: Number of rows that get nine tenths of the uses.
-      gpu_rows: Number of cached rows that belong in a GPU's memory.
       curve: Bytes of a worker's step by the rows of its cache.
       one: The replayed table.
     """
 
     stats: TableStats
-    dim: int
     rows_at_end: tuple[float, float]
     hot: int
-    gpu_rows: int
     curve: Points
     one: Replayed
 
@@ -185,10 +177,10 @@ def forecast(stats: Stats, request: Request, advance: Advance = lambda _: None) 
         sample = Sample(keys[ids], samples.astype(np.int64), min(of.until, stats.samples), of.ratio)
         if of.until < stats.samples:
             sample = lengthened(sample, min(stats.samples, least))
-        spec = {"name": of.name, "dim": of.dim or request.dim, "optimizer": dict(request.optimizer)}
+        spec = {"name": of.name, "dim": of.dim, "optimizer": dict(request.optimizer)}
         return _Loaded(thinned(sample, share, least), spec, _unique(of, request.job.batch))
 
-    def curve(loaded: _Loaded, of: TableStats) -> tuple[place.Curve, Points]:
+    def curve(loaded: _Loaded, of: TableStats) -> tuple[Curve, Points]:
         few = _Loaded(thinned(loaded.sample, share // 8, least // request.job.workers), loaded.spec, None)
         # Only differences of bytes by size matter, so one worker and few partitions are enough.
         alone = dataclasses.replace(request.job, workers=1, shards=1, partitions=4)
@@ -196,7 +188,7 @@ def forecast(stats: Stats, request: Request, advance: Advance = lambda _: None) 
         found = [few.replay(request.cache, rows, alone) for rows in sizes]
         points = tuple((rows, one.bytes) for rows, one in zip(sizes, found, strict=True))
         advance(1)
-        return place.Curve(of.name, found[0].line_bytes, points), points
+        return Curve(of.name, found[0].line_bytes, points), points
 
     def run(loaded: _Loaded, rows: int) -> Replayed:
         found = loaded.replay(request.cache, rows, request.job, loaded.uses)
@@ -211,15 +203,11 @@ def forecast(stats: Stats, request: Request, advance: Advance = lambda _: None) 
             budget = (
                 sum(of.rows * one.row_bytes for of, (one, _) in zip(stats.tables, curves, strict=True)) // 10
             )
-        near = _near([one for one, _ in curves], budget, request)
-        rows = [sum(tier[of.name] for tier in near.values()) for of in stats.tables]
-        replayed = list(pool.map(run, samples, rows))
-    on_gpu = near.get("gpu", {})
+        rows = split_budget([one for one, _ in curves], budget)
+        replayed = list(pool.map(run, samples, [rows[of.name] for of in stats.tables]))
     found = [
-        TableForecast(
-            of, one.spec["dim"], _at_end(of, stats, request), _hot(of), on_gpu.get(of.name, 0), points, result
-        )
-        for of, one, (_, points), result in zip(stats.tables, samples, curves, replayed, strict=True)
+        TableForecast(of, _at_end(of, stats, request), _hot(of), points, result)
+        for of, (_, points), result in zip(stats.tables, curves, replayed, strict=True)
     ]
     whole = traffic(replayed, request.job)
     early = request.job.window > 0 and whole.waiting_writes < 1
@@ -246,13 +234,6 @@ def _unique(of: TableStats, batch: int) -> float | None:
         return None
     sizes, unique = (np.log(np.maximum(1e-9, column)) for column in zip(*of.unique, strict=True))
     return float(np.exp(np.interp(np.log(batch), sizes, unique)))
-
-
-def _near(curves: list[place.Curve], budget: int, request: Request) -> dict[str, dict[str, int]]:
-    """Rows of each table in each kind of memory."""
-    if request.gpu is None:
-        return {"host": place.split_budget(curves, budget)}
-    return place.split_tiers(curves, {"gpu": request.gpu, "host": budget}, {"gpu": 0.0, "host": 1.0})
 
 
 def _at_end(of: TableStats, stats: Stats, request: Request) -> tuple[float, float]:

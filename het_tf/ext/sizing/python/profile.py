@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.ext.placement.python.placement import Int64Array
 from het_tf.ext.sizing.python import counts, entries
+from het_tf.ext.sizing.python.counts import Int64Array
 from het_tf.ext.sizing.python.stats import (
     KEYS,
     STATS,
@@ -24,61 +23,55 @@ from het_tf.ext.sizing.python.stats import (
 from het_tf.python.checks import whole_or_none
 from het_tf.python.files import local_path
 
+if TYPE_CHECKING:
+    from het_tf.python.table.config import FeatureConfig
+
 _SAMPLES, _IDS = 1 << 14, 1 << 19  # of a block, which ends with the sample of its last id
 _HEAD, _HEADS = 1 << 16, 3 << 17  # ids to count of a table, of all tables
 
 Column = tuple[Int64Array, Int64Array]  # ids [m], and number of each sample's ids [n]
 
 
-@dataclasses.dataclass(frozen=True)
-class Feature:
-    """A feature and its table; floats of a row, if known; the padding id, if any."""
-
-    name: str
-    table: str
-    dim: int | None = None
-    padding: int | None = None
-
-
 class Profiler:
     """Counts a stream of samples, batch by batch; the files do not depend on the batch size.
 
-        profiler = Profiler([Feature("user", "user", 16), Feature("item", "item", 16)], "clicks")
+        features = {"user": het_tf.FeatureConfig(users), "item": het_tf.FeatureConfig(items)}
+        profiler = Profiler(features, "clicks")
         profiler.add({"user": users, "item": items})      # int64 [n] each
         stats = profiler.finish("stats")
 
     Args:
-      features: Features of a sample.
+      features: Features of a sample, by name: their tables and padding.
       source: Name of the stream, for people.
       most: Number of samples to count; later ones are ignored. None: all.
       limit: Entries of the hash-sampled stream.
 
     Raises:
-      ValueError: Features are empty or two have one name; `most` is not a whole number of 1 or more.
+      ValueError: There are no features; `most` is not a whole number of 1 or more.
     """
 
     def __init__(
         self,
-        features: Sequence[Feature],
+        features: Mapping[str, FeatureConfig],
         source: str = "",
         most: int | None = None,
         limit: int = entries.LIMIT,
     ) -> None:
         most = whole_or_none("samples", most, otherwise="None for all")
-        self._uses = dict.fromkeys([feature.name for feature in features], 0)
-        if len(self._uses) < max(1, len(features)):
-            raise ValueError(f"features are {list(features)}; give one or more, each by another name")
-        self.features, self.source, self.samples = list(features), source, 0
-        self._tables: dict[str, list[Feature]] = {}
-        for feature in features:
-            self._tables.setdefault(feature.table, []).append(feature)
+        if not features:
+            raise ValueError("features are empty; give one or more")
+        self.features, self.source, self.samples = dict(features), source, 0
+        self._uses = dict.fromkeys(features, 0)
+        self._tables: dict[str, list[str]] = {}  # the features of each
+        for name, feature in features.items():
+            self._tables.setdefault(feature.table.name, []).append(name)
         self._heads = [counts.Head(min(_HEAD, _HEADS // len(self._tables))) for _ in self._tables]
         self._entries = entries.Entries(len(self._tables), limit)
         self._most, self._done, self._waiting = most or 1 << 62, 0, self._nothing()
         self._ids = 0  # in the waiting block
 
     def _nothing(self) -> dict[str, list[Column]]:
-        return {feature.name: [] for feature in self.features}
+        return {name: [] for name in self.features}
 
     @property
     def full(self) -> bool:
@@ -119,7 +112,7 @@ class Profiler:
     def _count(self) -> None:
         """Counts the waiting block."""
         for number, features in enumerate(self._tables.values()):
-            found = [self._column_of(feature) for feature in features]
+            found = [self._column_of(name) for name in features]
             ids, samples = (np.concatenate(of) for of in zip(*found, strict=True))
             if len(found) > 1:
                 order = np.argsort(samples, kind="stable")
@@ -131,14 +124,14 @@ class Profiler:
         if self._done >= entries.UNIQUE:
             self._entries.count_unique()
 
-    def _column_of(self, feature: Feature) -> Column:
+    def _column_of(self, name: str) -> Column:
         """Ids of a feature in the block, and the sample of each."""
-        ids, of = (np.concatenate(parts) for parts in zip(*self._waiting[feature.name], strict=True))
+        ids, of = (np.concatenate(parts) for parts in zip(*self._waiting[name], strict=True))
         samples = np.repeat(np.arange(self._done, self.samples), of)
-        if feature.padding is not None:
-            real = ids != feature.padding
+        if (padding := self.features[name].padding_id) is not None:
+            real = ids != padding
             ids, samples = ids[real], samples[real]
-        self._uses[feature.name] += len(ids)
+        self._uses[name] += len(ids)
         return ids, samples
 
     def finish(self, out: str | os.PathLike[str]) -> Stats:
@@ -169,8 +162,10 @@ class Profiler:
                 yield f"t{number}_samples", samples
 
         write_keys(place / KEYS, arrays())
-        means = {name: uses / self.samples for name, uses in self._uses.items()}
-        features = [FeatureStats(one.name, one.table, means[one.name]) for one in self.features]
+        features = [
+            FeatureStats(name, of.table.name, self._uses[name] / self.samples)
+            for name, of in self.features.items()
+        ]
         stats = Stats(self.samples, self.source, features, tables, place, sha256_of(place / KEYS))
         stats.write()
         return stats
@@ -179,14 +174,14 @@ class Profiler:
         """Returns the figures of a table: `ids` are numbers of `keys`."""
         (name, features), head = list(self._tables.items())[number], self._heads[number]
         ratio, until = self._entries.ratios[number], min(self._entries.until[number], self.samples)
-        uses = sum(self._uses[feature.name] for feature in features)
+        uses = sum(self._uses[feature] for feature in features)
         rows = ratio * len(keys) if head.missed else len(head.keys)
         tail = counts.uses_of(ids, len(keys))
         at = np.searchsorted(keys, head.keys)
         at, counted = at[at < len(keys)], head.keys[at < len(keys)]
         tail[at[keys[at] == counted]] = 0
         return TableStats(
-            name=name, dim=features[0].dim, uses=uses, rows=rows,
+            name=name, dim=self.features[features[0]].table.dim, uses=uses, rows=rows,
             rows_exact=not head.missed or (ratio == 1 and until == self.samples), ratio=ratio, until=until,
             quantiles=counts.quantiles(head.uses, tail, ratio, uses), unique=self._entries.unique[number],
             entries=len(ids),

@@ -29,19 +29,12 @@ def lines(plan: Plan, source: str, samples: int) -> list[str]:
     if len(tables) > _MOST:
         found.append(f"and {len(tables) - _MOST} tables of fewer bytes; --json has all")
     found += ["", *_wrapped(_traffic(plan)), *_wrapped(_servers(plan))]
-    if on_gpu := sum(table["gpu_rows"] for table in tables):
-        found += _wrapped(f"{number(on_gpu)} of the cached rows fit into the GPU, and save most there.")
     if plan["not_filled"]:
         found += _wrapped(
             f"The sample could not fill the caches of {_some(plan['not_filled'])}: their figures are those"
             " of caches that are not full. Profile more samples."
         )
-    return [*found, "", *_step(plan["forecast"]), "", *_wrapped(_accuracy(plan)), *_advice(plan["advice"])]
-
-
-def short(name: str, wide: int) -> str:
-    """Cuts a name that has more than `wide` characters."""
-    return name if len(name) <= wide else name[: wide - 2] + ".."
+    return [*found, "", *_step(plan["forecast"]), "", *_wrapped(_accuracy(plan))]
 
 
 def _wrapped(text: str) -> list[str]:
@@ -61,7 +54,7 @@ def _tables(tables: Sequence[Mapping[str, Any]]) -> list[str]:
         + " ".join(f"{name:>6}" for name in _CLASSES),
     ]
     for table in tables[:_MOST]:
-        name = short(table["name"], wide)
+        name = table["name"] if len(table["name"]) <= wide else table["name"][: wide - 2] + ".."
         least, most = (number(rows) for rows in table["rows_at_end"])
         of = table["forecast"]
         found.append(
@@ -114,17 +107,3 @@ def _accuracy(plan: Plan) -> str:
     ]
     found += [f"not measured on {words}" for stream, words in _STREAMS.items() if stream not in measured]
     return f"AUC of these bounds and this optimizer, less that of exact training: {'; '.join(found)}."
-
-
-def _advice(advice: Sequence[Mapping[str, Any]] | None) -> list[str]:
-    if advice is None:
-        return []
-    if not advice:
-        return ["No tried change saves 3 % of the step or of its bytes."]
-    found = ["Cheapest changes that would help:"]
-    for change in advice:
-        effect = f"step {100 * (change['seconds'] - 1):+.0f} %, bytes {100 * (change['bytes'] - 1):+.0f} %"
-        found += textwrap.wrap(
-            f"{change['text']} ({effect})", 80, initial_indent="  ", subsequent_indent="  "
-        )
-    return found

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.ext.placement.python.placement import Int64Array
+from het_tf.ext.sizing.python.counts import Int64Array
 from het_tf.python.files import local_path, open_file, parse_json, read_bytes
 
 FORMAT, VERSION = "het_tf stats", 3
@@ -39,7 +39,7 @@ class TableStats:
     """A table."""
 
     name: str
-    dim: int | None  # floats of a row; None: unknown
+    dim: int  # floats of a row
     uses: int  # ids in the pass, of all its features
     rows: int  # distinct ids; if not exact, those of the hash sample times ratio
     rows_exact: bool

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from het_tf.ext.sizing.python.place import Curve, split_budget, split_tiers
+from het_tf.ext.sizing.python.budget import Curve, split_budget
 
 EXAMPLE = [
     Curve("user", 100, ((0, 9.0), (100, 4.0), (200, 3.0))),
@@ -95,26 +95,6 @@ def test_small_first_saving_does_not_hide_second():
     assert split_budget([late, even], 20) == {"late": 20, "even": 0}
 
 
-def test_the_fastest_tier_has_the_rows_that_save_most():
-    """Would see tiers in the order they are given, rows in two tiers, a tier that ignores those before it."""
-    tiers = split_tiers(EXAMPLE, {"host": 15_000, "gpu": 15_000}, {"host": 1e-9, "gpu": 1e-11})
-    assert tiers == {"gpu": {"user": 100, "item": 50}, "host": {"user": 0, "item": 150}}
-    assert list(tiers) == ["gpu", "host"]
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_no_tier_gets_more_than_it_has(seed):
-    """Would see rows of a fast tier that a larger budget takes away, which leaves fewer than none below."""
-    curves = [
-        Curve(c.name, c.row_bytes, ((0, 101.0), *c.points[1:])) for c in some_curves(seed, convex=False)
-    ]
-    tiers = split_tiers(curves, {"gpu": 2_000, "host": 5_000}, {"gpu": 1.0, "host": 2.0})
-    assert all(rows >= 0 for of_tier in tiers.values() for rows in of_tier.values())
-    assert taken(curves, tiers["gpu"]) <= 2_000
-    # The row that the fast tier could not hold whole belongs to the next one.
-    assert taken(curves, tiers["host"]) <= 5_000 + max(curve.row_bytes for curve in curves)
-
-
 def test_a_budget_that_fits_nothing_says_what_would():
     curves = [Curve("a", 64, ((100, 2.0), (200, 1.0))), Curve("b", 36, ((100, 2.0),))]
     with pytest.raises(ValueError, match=r"budget is 9,000 bytes, 1,000 less .* 2 tables; give 10,000"):
@@ -140,16 +120,3 @@ def test_a_curve_that_is_none(row_bytes, points, message):
 def test_two_curves_of_one_table():
     with pytest.raises(ValueError, match="table 'user' has 2 curves"):
         split_budget([EXAMPLE[0], EXAMPLE[0]], 10_000)
-
-
-@pytest.mark.parametrize(
-    ("budgets", "seconds", "message"),
-    [
-        ({"gpu": 1}, {"host": 1.0}, r"budgets are of \['gpu'\] and seconds of \['host'\]"),
-        ({}, {}, "name the same tiers"),
-        ({"gpu": -1}, {"gpu": 1.0}, "the budget of 'gpu' is -1 bytes"),
-    ],
-)
-def test_tiers_that_do_not_fit_together(budgets, seconds, message):
-    with pytest.raises(ValueError, match=message):
-        split_tiers(EXAMPLE, budgets, seconds)

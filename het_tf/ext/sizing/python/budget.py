@@ -2,8 +2,7 @@
 
 A cache keeps a table's most used rows, so each further byte saves less than the one before it, and bytes
 belong where the next one saves most. A `Curve` has the cost of a step with caches of several sizes, counted
-by a replay. `split_budget` divides one budget over the curves of all tables, and `split_tiers` the budgets
-of several kinds of memory. For example, with rows of 100 bytes and a budget of 30,000 bytes:
+by a replay. For example, with rows of 100 bytes and a budget of 30,000 bytes:
 
     user    (0 rows, 9 ms) (100, 4) (200, 3)    first 10,000 bytes save 5 ms, the next 1 ms
     item    (0 rows, 6 ms) (100, 4) (200, 2)    each 10,000 bytes save 2 ms      -> user 100 rows, item 200
@@ -11,7 +10,7 @@ of several kinds of memory. For example, with rows of 100 bytes and a budget of 
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,45 +86,6 @@ def split_budget(curves: Sequence[Curve], budget: int) -> dict[str, int]:
             f"{len(curves)} tables; give {least:,}, or curves that begin with fewer rows"
         )
     return _greedy(curves, budget)
-
-
-def split_tiers(
-    curves: Sequence[Curve], budgets: Mapping[str, int], seconds: Mapping[str, float]
-) -> dict[str, dict[str, int]]:
-    """Divides several kinds of memory over tables: the fastest gets the rows that save most per byte.
-
-    A row is in one tier, and a table's most used rows are in the fastest. As in `split_budget`: a byte
-    saves the speed of its tier times a number of its row, so all tiers have the same order of rows, and
-    speeds define only the order of the tiers. The fastest tier gets the rows of its budget, the next one
-    the rows of both budgets minus these.
-
-    Args:
-      curves: One for each table; costs are of rows outside the caches.
-      budgets: Bytes of each tier, such as {"gpu": 40 << 30, "host": 64 << 30}.
-      seconds: Seconds per byte from each tier.
-
-    Returns:
-      Rows of each table in each tier, the fastest first.
-
-    Raises:
-      ValueError: As `split_budget`; or budgets and seconds name other tiers, or a budget is negative.
-    """
-    if set(budgets) != set(seconds) or not budgets:
-        raise ValueError(
-            f"budgets are of {sorted(budgets)} and seconds of {sorted(seconds)}; name the same tiers"
-        )
-    for tier, size in budgets.items():
-        if size < 0:
-            raise ValueError(f"the budget of '{tier}' is {size} bytes; give 0 or more")
-    result: dict[str, dict[str, int]] = {}
-    total = 0
-    before = {curve.name: 0 for curve in curves}
-    for tier in sorted(budgets, key=lambda name: seconds[name]):
-        total += budgets[tier]
-        rows = split_budget(curves, total)
-        result[tier] = {name: rows[name] - before[name] for name in rows}
-        before = rows
-    return result
 
 
 def _hull(points: Points) -> list[tuple[int, float]]:
