@@ -7,14 +7,14 @@
     model.fit(dataset, callbacks=[het_tf.callbacks.Checkpoint("ckpts")])
 
 Ranks average dense gradients; rows of tables go to the parameter server that all share. Started alone, the
-same program is one worker. `shard(samples, by="user", batch=128)` gives a rank the samples of its own users,
-so that fewer rows travel. See docs/workers.md.
+same program is one worker. `shard_placed(samples, by="user", batch=128)` gives a rank the samples of its own
+users, so that fewer rows travel. See docs/workers.md.
 """
 
 from typing import TYPE_CHECKING, Any
 
+from het_tf.ext.streams.python.shard import shard, shard_on_demand, shard_placed
 from het_tf.ext.workers.python.callbacks import broadcast
-from het_tf.ext.workers.python.data import shard
 from het_tf.ext.workers.python.distribute import distribute
 from het_tf.ext.workers.python.gradients import reduce_gradients
 from het_tf.ext.workers.python.metrics import global_metrics
@@ -40,6 +40,8 @@ __all__ = [
     "rank",
     "reduce_gradients",
     "shard",
+    "shard_on_demand",
+    "shard_placed",
     "size",
     "until_shortest",
 ]

@@ -125,7 +125,7 @@ def played(fresh, monkeypatch):
     """Two played ranks that het_tf was initialised with; tables are in this process."""
     from played_lib import Played
 
-    from het_tf.ext.workers.python.agreement import Stream
+    from het_tf.ext.streams.python.agreement import Stream
     from het_tf.python.session import settings
 
     played = Played()

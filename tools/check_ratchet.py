@@ -43,6 +43,7 @@ WORD = re.compile(r"\w+")
 # Names that Keras and TensorFlow call, or that the compiler has.
 CALLED_BY_OTHERS = {
     *("compute_mask", "compute_output_shape", "compute_output_spec", "count_params", "merge_state"),
+    "save_own_variables",
     *("on_train_batch_end", "set_extra_state", "TF_SetStatus", "__atomic_load_n", "__atomic_store_n"),
 }
 DECLARED = re.compile(r"^\s+(?:[\w:<>,*&\s]+[\s*&])?(\w+)\([^;{}]*\)\s*(?:const)?\s*(?:;|\{)", re.MULTILINE)

@@ -6,7 +6,7 @@
 #include "het_tf/core/store/local_store.h"
 #include "het_tf/core/store/local_transport.h"
 #include "het_tf/core/wire/layout.h"
-#include "het_tf/ext/window/cc/window.h"
+#include "het_tf/ext/streams/cc/window.h"
 #include "tests/testing/keep_and_apply.h"
 
 namespace het::accuracy {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "het_tf/core/engine/engine.h"
-#include "het_tf/ext/window/cc/global_step.h"
+#include "het_tf/ext/streams/cc/global_step.h"
 
 namespace het::accuracy {
 

@@ -39,7 +39,9 @@ from benchmarks import report
 from benchmarks.accuracy import data as data_of
 from benchmarks.accuracy.fleet import Fleet, library_path
 from benchmarks.accuracy.summary import goals, name_of, summary
-from het_tf.ext.placement.python.placement import Placement
+from benchmarks.placing import orders
+from het_tf.ext.streams.python.placement import Placement, hashes
+from het_tf.python.session.native import tf
 
 FloatArray = npt.NDArray[np.float32]
 Columns = list[npt.NDArray[np.int64]]
@@ -59,7 +61,7 @@ class Run:
       wire: how rows travel: float32, float16, int8 or int4.
       placed: the field that places a step's samples on the workers; "": at random.
       planned: whether lookups begin before the writes of the step before (`het_tf.lookahead`).
-      on_demand: whether rows travel when another worker needs them (`shard(sync="on_demand")`), planned.
+      on_demand: whether rows travel when another worker needs them (`shard_on_demand`), planned.
     """
 
     bound: str
@@ -263,7 +265,8 @@ def placed(order: npt.NDArray[np.int64], ids: Ids, field: str, workers: int) -> 
     """
     placement = Placement(field, workers, order.shape[1] // workers)
     values = ids.data.train.columns[field][order.ravel()]
-    return np.asarray(order.ravel()[placement.place(values).reshape(len(order), -1)])
+    owners = placement.owners(hashes(tf.constant(values))).numpy()
+    return np.asarray(order.ravel()[orders(placement, owners).reshape(len(order), -1)])
 
 
 def train(dense: Any, fleet: Fleet, ids: Ids, order: npt.NDArray[np.int64], run: Run) -> None:

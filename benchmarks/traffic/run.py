@@ -31,7 +31,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import report
 from benchmarks.traffic.goals import CLASSES, goals, missed_at_most
 from benchmarks.traffic.streams import FORMAT, make_stream
-from het_tf.ext.placement.python.placement import Placement
+from het_tf.ext.streams.python.placement import Placement
 
 PROGRAM = ROOT / "build/release/traffic"
 PLACE = ROOT / "build/traffic"

@@ -16,9 +16,12 @@ from criteo_like import curve, draw_ids
 from criteo_like import fields as criteo_fields
 from data import CRITEO_FIELDS, load
 
+from benchmarks.placing import orders
 from benchmarks.traffic.graph_like import graph_like
-from het_tf.ext.placement.python.location import LOCATION, Location, keys_of
-from het_tf.ext.placement.python.placement import RULE, Placement
+from het_tf.ext.streams.python.location import LOCATION, SLOTS, keys_of
+from het_tf.ext.streams.python.placement import RULE, Placement, hashes
+from het_tf.python.session import native
+from het_tf.python.session.native import tf
 
 MAGIC = 0x31534D4152545348
 FORMAT = 5
@@ -137,13 +140,22 @@ def graph_keys(samples: int, seed: int) -> Int64Array:
 def order_of(keys: Int64Array, name: str, seed: int, placement: Placement) -> Int64Array:
     """Returns which samples each worker takes in each step, int64 `[steps, workers, batch]`."""
     if placement.by == "community":
-        return placement.place(graph_like(len(keys), seed).communities()[keys[:, 0]])
+        return by_value(placement, graph_like(len(keys), seed).communities()[keys[:, 0]])
     if placement.by != LOCATION:
-        return placement.place(keys[:, CRITEO_FIELDS.index(placement.by)])
-    rule, hashed = Location(placement), keys_of([(0, keys)])
-    steps = len(keys) // placement.samples
-    blocks = hashed[: steps * placement.samples].reshape(steps, placement.samples, -1)
-    return placement.place_owners(np.concatenate([rule.owners(block) for block in blocks]))
+        return by_value(placement, keys[:, CRITEO_FIELDS.index(placement.by)])
+    slots, owners = tf.zeros([SLOTS], tf.uint32), []
+    for number, begin in enumerate(range(0, len(keys) - placement.samples + 1, placement.samples)):
+        hashed = keys_of(0, tf.constant(keys[begin : begin + placement.samples]))
+        of, slots = native.ops.het_place_samples(
+            hashed, slots=slots, number=number, workers=placement.workers, batch=placement.batch
+        )
+        owners.append(of.numpy())
+    return orders(placement, np.concatenate(owners))
+
+
+def by_value(placement: Placement, values: Int64Array) -> Int64Array:
+    """Returns the samples that each worker takes in each step, by the values of a field."""
+    return orders(placement, placement.owners(hashes(tf.constant(values))).numpy())
 
 
 def make_stream(place: Path, name: str, samples: int, seed: int, placement: Placement | None = None) -> Path:

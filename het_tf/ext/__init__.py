@@ -6,7 +6,6 @@ extensions.ports |= {
     "address": "het_tf.ext.ps.python.address",
     "device": "het_tf.ext.gpu.python.device",
     "job_server": "het_tf.ext.ps.python.job_server",
-    "plan_file": "het_tf.ext.ps.python.plan_file",
     "ranks": "het_tf.ext.workers.python.find",
     "reports": "het_tf.ext.ps.python.reports",
     "saving": "het_tf.ext.checkpoint.python.saving",
@@ -15,7 +14,6 @@ extensions.commands |= {
     "run": ("het_tf.ext.workers.python.launch.cli", "start the ranks of a job, on one machine or on several"),
     "ps": ("het_tf.ext.ps.python.cli", "run parameter servers: up, status, save, reshard, exporter"),
     "ckpt": ("het_tf.ext.checkpoint.python.cli.cli", "inspect, verify and merge checkpoints"),
-    "data": ("het_tf.ext.placement.python.cli.cli", "place samples on the workers that share their rows"),
     "plan": ("het_tf.ext.sizing.python.cli", "forecast the cost of a job"),
     "serve": (
         "het_tf.ext.serving.python.following.cli",

@@ -56,7 +56,7 @@ const bool registered = Register({
      {"N: int >= 1", "tables: list(string)", "specs: string", "training: bool"},
      &LookupShape},
     // A training lookup of these ids will come (core/engine/steps.h, Plan). No outputs. Where rows travel on
-    // demand (ext/window/cc/global_step.h): `all` has the ids that all workers look up in that step, worker
+    // demand (ext/streams/cc/global_step.h): `all` has the ids that all workers look up in that step, worker
     // after worker, and `ends` where those of each worker end, for each feature; else they are empty.
     // `place`: of the step in the stream, else 0. `M`: N, or 0. `worker`: this one. `summed`: gradients are
     // summed over the workers.
@@ -105,7 +105,7 @@ const bool registered = Register({
      {"rows: N * float"},
      {"N: int >= 1", "M: int >= 0", "files: list(string)"},
      &ServeShape},
-    // The workers that take the samples of a global batch (ext/placement/cc/location.h), keys [workers *
+    // The workers that take the samples of a global batch (ext/streams/cc/location.h), keys [workers *
     // batch, width] of which are hashes of table and id. slots: what the batches before it in its pass have
     // left, number of them. There is an owner for each sample: Python sets the shape.
     {"HetPlaceSamples",

@@ -150,9 +150,9 @@ def stream(model: Model, workers: int, steps: int) -> Any:
     def looked_up(batch: dict[str, Any]) -> list[Any]:
         return [model.inputs(batch["ids"]), batch["ids"][:, 0]]
 
-    return het_tf.workers.shard(
+    return het_tf.workers.shard_on_demand(
         tf.data.Dataset.from_tensor_slices(samples), by="by", batch=BATCH,
-        lookahead=[model.layer, model.second], inputs=looked_up, sync="on_demand",
+        lookahead=[model.layer, model.second], inputs=looked_up,
     )  # fmt: skip
 
 

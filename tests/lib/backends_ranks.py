@@ -203,7 +203,7 @@ def shards(workers, place):
         return
     assert array(het_tf.workers.shard(keras.ops.arange(4))).tolist() == [rank, rank + 2]
     with refused(ImportError, "needs TensorFlow"):
-        het_tf.workers.shard(np.arange(7), by="user", batch=2)
+        het_tf.workers.shard_placed(np.arange(7), by="user", batch=2)
     with refused(ImportError, "het_tf.workers.until_shortest needs TensorFlow"):
         het_tf.workers.until_shortest  # noqa: B018
     if BACKEND == "torch":

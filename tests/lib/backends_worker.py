@@ -117,7 +117,7 @@ def train(folder: Path, server: str) -> None:
         assert stats["reads"] > 0 and stats["ticks"] > 0
         het_tf.flush()
         np.savez(folder / f"{BACKEND}-server.npz", **tables(["item", "wide"]))
-        if BACKEND != "tensorflow":  # tests/ext/window has it
+        if BACKEND != "tensorflow":  # tests/ext/streams has it
             train_ahead(folder, server)
 
 

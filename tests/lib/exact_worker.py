@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 import numpy as np
+import placing_lib
 import tensorflow as tf
 
 import het_tf
-from het_tf.ext.placement.python.placement import Placement
 
 keras = tf.keras
 STEPS, BATCH, IDS = 16, 8, 24
@@ -106,13 +106,13 @@ MORE = ("float", "on_demand_small_cache")  # cells that are like the others, and
 LEFT = 10  # steps of a first pass of the streams of "on_demand", which is left then
 
 
-def placed(ranks, seed=None, **more):
+def placed(ranks, seed=None, how=het_tf.workers.shard_placed, **more):
     """The batches of this rank, of those of all ranks together placed by the first id; shuffled before."""
     ids, x, y = part(ranks, None)
     samples = tf.data.Dataset.from_tensor_slices(({"first": ids[:, 0], "ids": ids, "x": x}, y))
     if seed is not None:
         samples = samples.shuffle(len(y), seed=seed).repeat()
-    batches = het_tf.workers.shard(samples, by="first", batch=BATCH, **more)
+    batches = how(samples, by="first", batch=BATCH, **more)
     return batches.map(lambda features, y: ((features["ids"], features["x"]), y))
 
 
@@ -140,7 +140,7 @@ def exact(workers, out, more=False):
             mine = placed(ranks)
             firsts = np.concatenate([ids[:, 0] for (ids, _), _ in mine])
             everyone = part(ranks, None)[0][:, 0]
-            order = Placement("first", ranks, BATCH).place(everyone)
+            order = placing_lib.placed(everyone, ranks, BATCH)
             np.testing.assert_array_equal(firsts, everyone[order[:, rank].ravel()])
             assert np.any(firsts != part(ranks, rank)[0][:, 0]), "in turns it would be another part"
             model.fit(mine, verbose=0)
@@ -157,7 +157,9 @@ def exact(workers, out, more=False):
 def on_demand(model, name, ranks):
     """Two passes, of which the first is left: `fit` has the ranks send what they have held back."""
     rows = model.get_layer(name)
-    ids_of = dict(lookahead=rows, sync="on_demand", inputs=lambda features, y: features["ids"])
+    ids_of = dict(
+        how=het_tf.workers.shard_on_demand, lookahead=rows, inputs=lambda features, y: features["ids"]
+    )
     mine = placed(ranks, **ids_of)
     model.fit(mine, verbose=0, steps_per_epoch=LEFT)
     model.fit(mine, verbose=0)

@@ -136,7 +136,7 @@ def orders(workers):
     samples = tf.data.Dataset.from_tensor_slices({"id": np.arange(100)})
     batch = 2 + workers.rank
     said = "batch is 2 on rank 0, 3 on rank 1"
-    refused(RuntimeError, said, lambda: het_tf.workers.shard(samples, by="id", batch=batch))
+    refused(RuntimeError, said, lambda: het_tf.workers.shard_placed(samples, by="id", batch=batch))
 
 
 def filtered(batches):

@@ -1,4 +1,4 @@
-"""What two ranks do with `shard(sync="on_demand")` at staleness 0, with a numpy twin beside them.
+"""What two ranks do with `shard_on_demand` at staleness 0, with a numpy twin beside them.
 
 What is not of the stream is refused, or right. Defects: a look within a pass reads rows without what another
 rank holds back, and leaves them for later steps; one rank refuses a step and the other one waits for it; a
@@ -35,8 +35,8 @@ class Job:
             self.ids[: len(self.ids) // 2 * 2], [0, 2] * (len(self.ids) // 2)
         )
         samples = tf.data.Dataset.from_tensor_slices({"id": self.ids, "factor": self.factors, "words": words})
-        self.batches = het_tf.workers.shard(
-            samples, by="id", batch=BATCH, lookahead=self.layer, sync="on_demand", inputs=lambda x: x["id"]
+        self.batches = het_tf.workers.shard_on_demand(
+            samples, by="id", batch=BATCH, lookahead=self.layer, inputs=lambda x: x["id"]
         )
         self.expected = np.zeros([KEYS, DIM], np.float32)
         self.at = 0  # the next step of the pass

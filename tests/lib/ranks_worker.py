@@ -28,7 +28,7 @@ from het_tf.ext.ps.python.client import Client
 from het_tf.ext.ps.python.partitions import positions
 from het_tf.ext.serving.python.publishing import dense_store
 from het_tf.ext.serving.python.publishing.versions import Versions
-from het_tf.ext.workers.python.agreement import Stream
+from het_tf.ext.streams.python.agreement import Stream
 from het_tf.ext.workers.python.mesh_tensors import TensorMesh
 from het_tf.python.session import collective, settings
 from het_tf.python.table import registry

@@ -1,4 +1,4 @@
-// Workers whose rows travel on demand (engine/window.h): every worker knows the next lookups of all.
+// Workers whose rows travel on demand (ext/streams/cc/window.h): every worker knows the next lookups of all.
 //
 // The workers are engines with one store, in lock-step, over a network that delivers only when a call waits.
 // One process has the union of their batches.
@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "het_tf/core/plan/gradient_sums.h"
-#include "het_tf/ext/window/cc/window.h"
+#include "het_tf/ext/streams/cc/window.h"
 #include "tests/testing/optimizer_of.h"
 #include "tests/testing/process.h"
 #include "tests/testing/random.h"

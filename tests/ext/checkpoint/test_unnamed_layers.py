@@ -65,8 +65,8 @@ def mixed():
     features = {"a": het_tf.FeatureConfig(item, "sum"), "b": het_tf.FeatureConfig(item, "mean")}
     rows = het_tf.keras.EmbeddingCollection(features)({"a": ids, "b": ids})
     own = het_tf.keras.Embedding(4, combiner="sum")
-    again = het_tf.keras.Embedding(own.table_config, combiner="mean")
-    masked = keras.layers.Flatten()(het_tf.python.layer.masked.MaskedEmbedding(4)(ids))
+    again = het_tf.keras.Embedding(own.tables[0], combiner="mean")
+    masked = keras.layers.Flatten()(het_tf.keras.Embedding(4, padding_id=0)(ids))
     x = keras.layers.Concatenate()([rows["a"], rows["b"], own(ids), again(ids), masked])
     return keras.Model(ids, keras.layers.Dense(1)(x))
 
@@ -136,7 +136,7 @@ def test_other_ways_to_save_find_them_too(tmp_path, way):
         model = trained(plain, 0)
         (tf.train.Checkpoint(model=model).restore if way == "tf" else model.load_weights)(path)
     np.testing.assert_allclose(predictions(model), wanted, rtol=1e-5)
-    assert [het_tf.Table(one.table_config.name).size for one in others] == [0, 0, 0]
+    assert [het_tf.Table(one.tables[0].name).size for one in others] == [0, 0, 0]
 
 
 def test_a_copy_beside_its_original(tmp_path):
@@ -198,7 +198,7 @@ def test_unnamed_tables_are_not_matched_without_the_model(tmp_path):
             ValueError, match=r"layers without a name may be others there: restore with the model"
         ):
             checkpoint.restore(tmp_path, strict=strict)
-    assert [het_tf.Table(one.table_config.name).size for one in others] == [0, 0, 0]
+    assert [het_tf.Table(one.tables[0].name).size for one in others] == [0, 0, 0]
 
 
 def test_a_restore_of_none_of_the_tables_is_refused(tmp_path):

@@ -8,7 +8,7 @@ import rules_lib
 import tensorflow as tf
 
 import het_tf
-from het_tf.ext.window.python import planned
+from het_tf.ext.streams.python import on_demand
 from het_tf.ext.workers.python.backends import ops
 from het_tf.python.session import native
 
@@ -90,10 +90,10 @@ def test_a_fit_flushes_for_its_own_passes(played, monkeypatch):
     """Defect: a fit flushes for a stream on demand that an earlier one has ended; or a rank does so alone."""
     flushed = []
     monkeypatch.setattr(ops, "flush", lambda all_ranks: flushed.append(all_ranks))
-    monkeypatch.setattr(planned._Passes, "begun", planned._Passes())
-    monkeypatch.setattr(planned._Passes, "ended", 0)
+    monkeypatch.setattr(on_demand._Passes, "begun", on_demand._Passes())
+    monkeypatch.setattr(on_demand._Passes, "ended", 0)
     model = het_tf.workers.distribute(rules_lib.make_model())
-    begin = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: planned._Passes.begin())
+    begin = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: on_demand._Passes.begin())
     for callback, wanted in ((begin, 3), (None, 3)):
         model.fit(*data(), epochs=2, verbose=0, validation_data=data(), callbacks=callback)
         assert flushed == [True] * wanted  # at each evaluation, and at the end

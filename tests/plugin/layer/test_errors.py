@@ -96,7 +96,7 @@ def test_arguments_of_keras_embedding_are_taken(caplog):
     np.testing.assert_array_equal(made.compute_mask(ids), [[True, False]])
     normal = keras.initializers.RandomNormal(1.0, 0.5)
     made = het_tf.keras.Embedding(2, mask_zero=False, embeddings_initializer=normal)
-    assert repr(made.table_config.initializer) == repr(het_tf.initializers.RandomNormal(1.0, 0.5))
+    assert repr(made.tables[0].initializer) == repr(het_tf.initializers.RandomNormal(1.0, 0.5))
     assert made.get_config()["features"]["features"][0]["padding_id"] is None
 
 

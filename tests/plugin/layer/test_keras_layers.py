@@ -124,7 +124,7 @@ def test_wrong_structures_are_refused(given, message):
 def test_table_gets_layer_name_by_default():
     layer = het_tf.keras.Embedding(4)
     assert het_tf.tables() == [layer.name]
-    assert layer.table_config.name == layer.name
+    assert layer.tables[0].name == layer.name
 
 
 def test_output_dtype_follows_the_policy_and_tables_are_float32():
@@ -228,8 +228,8 @@ def test_config_of_an_embedding(optimizer):
     )
     copy = roundtrip(layer)
     assert copy.get_config() == layer.get_config()
-    assert type(copy.table_config.optimizer) is type(optimizer)
-    assert copy.table_config.get_config() == layer.table_config.get_config()
+    assert type(copy.tables[0].optimizer) is type(optimizer)
+    assert copy.tables[0].get_config() == layer.tables[0].get_config()
 
 
 @pytest.mark.filterwarnings("ignore::het_tf.python.table.notes.TablesNotSavedWarning")

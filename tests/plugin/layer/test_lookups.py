@@ -1,4 +1,4 @@
-"""The lookups of a functional model: `lookahead`, `profile` and `shard(lookahead=)` find them."""
+"""The lookups of a functional model: `lookahead`, `profile` and `shard_placed` find them."""
 
 import numpy as np
 import pytest

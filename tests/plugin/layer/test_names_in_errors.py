@@ -71,7 +71,7 @@ def test_long_names_are_short_in_messages():
     with pytest.raises(ValueError, match=f"table {SHORT} exists with another spec") as raised:
         het_tf.keras.Embedding(8, table=LONG)
     assert LONG not in str(raised.value)
-    assert layer.table_config.name == LONG
+    assert layer.tables[0].name == LONG
 
 
 def search(**named):

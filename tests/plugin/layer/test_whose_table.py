@@ -58,7 +58,7 @@ def test_every_fold_begins_anew():
         clear()
         model = build()
         first.append(train(model))
-        assert het_tf.tables() == [model.layers[1].table_config.name]
+        assert het_tf.tables() == [model.layers[1].tables[0].name]
         del model
         gc.collect()
         assert het_tf.tables() == [], "the table goes with its layer"
@@ -103,7 +103,7 @@ def test_the_table_of_a_living_layer_is_not_touched():
     rows = het_tf.Table("embedding").to_numpy()[1]
     keras.backend.clear_session()
     other = build()
-    assert other.layers[1].name == "embedding" and other.layers[1].table_config.name == "embedding@2"
+    assert other.layers[1].name == "embedding" and other.layers[1].tables[0].name == "embedding@2"
     train(other)
     np.testing.assert_array_equal(het_tf.Table("embedding").to_numpy()[1], rows)
     ids = np.arange(100, 110)
@@ -114,9 +114,9 @@ def test_the_table_of_a_living_layer_is_not_touched():
 
 def test_unnamed_table_is_shared_by_config():
     one = het_tf.keras.Embedding(4, optimizer=het_tf.optimizers.SGD(1.0))
-    other = het_tf.keras.Embedding(one.table_config, name="other")
-    assert other.table_config.name == one.table_config.name and len(het_tf.tables()) == 1
-    name = one.table_config.name
+    other = het_tf.keras.Embedding(one.tables[0], name="other")
+    assert other.tables[0].name == one.tables[0].name and len(het_tf.tables()) == 1
+    name = one.tables[0].name
     del one
     gc.collect()
     het_tf.Table(name).assign([1], np.ones((1, 4)))
@@ -134,7 +134,7 @@ def test_memory_of_dead_models_is_freed():
     before = megabytes()
     for _ in range(3):
         layer = het_tf.keras.Embedding(64)
-        het_tf.Table(layer.table_config.name).assign(np.arange(50_000), np.ones((50_000, 64)))
+        het_tf.Table(layer.tables[0].name).assign(np.arange(50_000), np.ones((50_000, 64)))
         assert megabytes() > before + 12
         del layer
         gc.collect()
@@ -211,7 +211,7 @@ def test_load_model_beside_the_model_that_was_saved(tmp_path, name):
     new = np.arange(1000, 1020).reshape(-1, 1)  # initial rows are those of the saved model, too
     want = [model(ids) for ids in (IDS, new)]
     model.fit(IDS, 1 - NOISE, verbose=0)
-    table = model.layers[1].table_config.name
+    table = model.layers[1].tables[0].name
     rows = het_tf.Table(table).to_numpy()[1]
     loaded = keras.models.load_model(path)
     for ids, before in zip((IDS, new), want, strict=True):
@@ -289,14 +289,14 @@ def test_a_checkpoint_knows_no_numbers(tmp_path):
     model = build()
     train(model)
     want = model(IDS)
-    assert model.layers[1].table_config.name == "embedding@2"
+    assert model.layers[1].tables[0].name == "embedding@2"
     del keep
     gc.collect()
     path = het_tf.checkpoint.save(tmp_path, model)
     del model
     clear()
     new = build()
-    assert new.layers[1].table_config.name == "embedding"
+    assert new.layers[1].tables[0].name == "embedding"
     het_tf.checkpoint.restore(path, new)
     np.testing.assert_array_equal(new(IDS), want)
 
@@ -313,7 +313,7 @@ def test_names_at_a_server_follow_the_program_alone(server):
         keras.backend.clear_session()
         model = build(cache=het_tf.Cache(rows=16, staleness=0))
         train(model)
-        names.append(model.layers[1].table_config.name)
+        names.append(model.layers[1].tables[0].name)
         if not kept:
             del model
             gc.collect()
@@ -337,8 +337,8 @@ def test_fork_or_reset_keeps_new_table():
     het_tf.reset()
     keras.backend.clear_session()
     new = het_tf.keras.Embedding(4)
-    assert new.table_config.name == layer.table_config.name
+    assert new.tables[0].name == layer.tables[0].name
     del layer
     gc.collect()
-    assert het_tf.tables() == [new.table_config.name]
-    assert registry.find("", new.table_config.name).layers() == [new]
+    assert het_tf.tables() == [new.tables[0].name]
+    assert registry.find("", new.tables[0].name).layers() == [new]

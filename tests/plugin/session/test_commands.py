@@ -141,7 +141,7 @@ def test_commands_and_readers_do_not_need_tensorflow() -> None:
         assert main(["ps", "status", "--ps", "redis://127.0.0.1:1"]) == 1
         assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "2"  # its log does not come before an answer
         assert not {"tensorflow", "keras", "numpy"} & set(sys.modules)
-        import het_tf.ext.placement.python.placement, het_tf.ext.serving.python.publishing.dense_store
+        import het_tf.ext.serving.python.publishing.dense_store
         parser(*GROUPS)
         from het_tf.python import calling
         calling.tools()

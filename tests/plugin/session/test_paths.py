@@ -12,7 +12,6 @@ import het_tf
 from het_tf import callbacks, checkpoint
 from het_tf.ext.checkpoint.python import manifest as manifest_lib
 from het_tf.ext.monitor.python import log_dir
-from het_tf.ext.placement.python.pieces import Pieces
 from het_tf.ext.serving.python.export.check import check
 from het_tf.ext.sizing.python.stats import Stats
 from het_tf.inputs import Graph
@@ -39,25 +38,19 @@ _CALLS = {
     "Checkpoint": callbacks.Checkpoint,
     "RestoreBest": lambda path: callbacks.RestoreBest(directory=path),
     "Publish": lambda path: callbacks.Publish(directory=path),
-    "StepTrace": callbacks.StepTrace,
     "ProgressiveEvaluation": lambda path: callbacks.ProgressiveEvaluation(
         [tf.keras.metrics.AUC()], path=path
     ),
-    "PlanCheck": callbacks.PlanCheck,
     "check": lambda path: check(path, None, {}),
-    "load_rows": lambda path: het_tf.checkpoint.load_rows(het_tf.keras.Embedding(4, name="t") and "t", path),
-    "from_plan": het_tf.Cache.from_plan,
     "Stats": Stats.load,
-    "Pieces": Pieces.read,
     "Graph": Graph.open,
     "from_edges": lambda path: Graph.from_edges(path, np.zeros((1, 2), np.int64)),
 }
 _COMMANDS = {
     "ckpt": ("ckpt", "inspect", "{}"),
     "ckpt merge": ("ckpt", "merge", "here", "{}"),
-    "plan": ("plan", "show", "here", "--html", "{}"),
-    "plan profile": ("plan", "profile", "--data", "criteo:x", "--out", "{}"),
-    "data": ("data", "shard", "x.parquet", "--out", "{}", "--workers", "2"),
+    "plan": ("plan", "show", "{}"),
+    "plan profile": ("plan", "profile", "--data", "a:b", "--out", "{}"),
     "ps": ("ps", "up", "--dir", "{}"),
     "serve": ("serve", "follow", "{}"),
     "publish": ("publish", "portable", "{}", "--from", "x", "--to", "y"),

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/ext/window/cc/window.h"
+#include "het_tf/ext/streams/cc/window.h"
 #include "tests/testing/keep_and_apply.h"
 #include "tests/testing/table_specs.h"
 

@@ -14,7 +14,7 @@
 #include "het_tf/core/engine/tables.h"
 #include "het_tf/core/plan/gradient_sums.h"
 #include "het_tf/core/store/local_store.h"
-#include "het_tf/ext/window/cc/window.h"
+#include "het_tf/ext/streams/cc/window.h"
 #include "tests/testing/test_step.h"
 
 namespace het::testing {

@@ -15,7 +15,7 @@ constexpr float kInitial = 2;  // initial value in a counting table
 // How workers come to their batches.
 //   kNone      each by itself, at any time (schedule.h)
 //   kPlanned   from one stream, in lock-step; a pipeline plans the lookups (het_tf.lookahead)
-//   kOnDemand  the same, and each worker knows the lookups of all (shard(sync="on_demand"))
+//   kOnDemand  the same, and each worker knows the lookups of all (shard_on_demand)
 enum class StreamMode : uint8_t { kNone, kPlanned, kOnDemand };
 
 struct WorldConfig {

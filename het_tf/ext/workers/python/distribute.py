@@ -33,7 +33,7 @@ def distribute(model: Any) -> Any:
       rank's part, `evaluate` returns it: call `global_metrics` after it.
     * On datasets of unknown length, as after a `filter`, an epoch ends on all ranks with the shortest, as in
       `until_shortest`. A generator needs `steps_per_epoch`.
-    * If rows travel on demand (`shard(sync=)`), `fit` flushes on all ranks before, after, and before an
+    * If rows travel on demand (`shard_on_demand`), `fit` flushes on all ranks before, after, and before an
       evaluation.
 
     Before the first step the ranks compare their models, and refuse to start with different ones.

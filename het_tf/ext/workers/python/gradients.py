@@ -29,8 +29,8 @@ def reduce_gradients(gradients: Any, variables: Any) -> Any:
     Raises:
       ValueError: There are more gradients than variables, or fewer.
       NotImplementedError: A gradient of PyTorch is sparse.
-      tf.errors.InvalidArgumentError: In the step: the ranks read a placed stream (`shard(by=)`) in different
-        orders.
+      tf.errors.InvalidArgumentError: In the step: the ranks read a placed stream (`shard_placed`) in
+        different orders.
     """
     if not settings.several_workers():
         return gradients

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from het_tf.ext.window.python import planned
-from het_tf.ext.workers.python import agreement, shortest
+from het_tf.ext.streams.python import agreement, on_demand
+from het_tf.ext.workers.python import shortest
 from het_tf.python.session import collective, settings
 from het_tf.python.session.native import tf
 from het_tf.python.table.table import flush
@@ -30,9 +30,9 @@ def reduce(gradients: list[Any]) -> list[Any]:
 
 
 def settle() -> None:
-    """Flushes on all ranks, if a pass of a stream has begun in which one holds back rows (planned.py)."""
-    if (passes := planned.passes()) is not None and any(collective.gather(passes, "passes")):
+    """Flushes on all ranks, if a pass of a stream has begun in which one holds back rows (on_demand.py)."""
+    if (passes := on_demand.passes()) is not None and any(collective.gather(passes, "passes")):
         flush(all_ranks=True)
 
 
-end_passes = planned.end_passes
+end_passes = on_demand.end_passes

@@ -1,1 +1,0 @@
-"""Placed streams: README.md beside this file says more."""

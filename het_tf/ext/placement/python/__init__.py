@@ -1,1 +1,0 @@
-"""Places samples on workers: rules, splits of files, and het data."""

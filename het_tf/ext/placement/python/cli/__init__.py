@@ -1,1 +1,0 @@
-"""The command `het data`: compares fields for placing samples, and writes placed files."""

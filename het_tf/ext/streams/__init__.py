@@ -1,0 +1,1 @@
+"""Streams: README.md beside this file says more."""

@@ -1,0 +1,1 @@
+"""Streams of samples over ranks, and planned lookups."""

@@ -1,1 +1,0 @@
-"""Planned lookups: README.md beside this file says more."""

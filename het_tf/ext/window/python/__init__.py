@@ -1,1 +1,0 @@
-"""Planned lookups, and streams whose steps are announced."""
