@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import het_ckpt_lib
 import numpy as np
 import redis_lib
 from cli_lib import Done, het
@@ -107,10 +106,3 @@ def train(url: str, steps: int = 5, seed: int = 0) -> np.ndarray:
 def check(expected: np.ndarray) -> None:
     """Checks that the store has the counts of `train`."""
     np.testing.assert_array_equal(het_tf.Table("t").lookup(np.arange(200))[:, 0], -expected)
-
-
-def partitions_of(table: str, ids: np.ndarray, url: str) -> np.ndarray:
-    """In which of the 64 partitions of the default namespace each row of a table lies."""
-    stat = ask(url, "HET.STAT", ask(url, "KEYS", "het::*")[0])
-    seed = int(dict(zip(stat[::2], stat[1::2], strict=True))["hash_seed"])
-    return np.array([het_ckpt_lib.partition(int(key), table, 64, seed) for key in ids])

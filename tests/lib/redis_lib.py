@@ -22,6 +22,13 @@ from het_tf.ext.ps.python.redis_server import free_port
 
 PROGRAM = os.environ.get("HET_TEST_SERVER") or shutil.which("valkey-server") or "redis-server"
 MODULE = Path(het_tf.__file__).parent / "lib" / "het.so"
+DEPLOY = Path(het_tf.__file__).parents[1] / "examples/deploy"
+
+
+def rights() -> dict[str, list[str]]:
+    """The rules of each user of examples/deploy/users.conf."""
+    lines = [line.split() for line in (DEPLOY / "users.conf").read_text().splitlines()]
+    return {line[1]: line[4:] for line in lines if line[:1] == ["user"] and line[1] != "default"}
 
 
 class Server:

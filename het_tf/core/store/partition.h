@@ -32,17 +32,6 @@ struct LoadMark {
   bool holds(uint32_t now) const { return now < until && until - now <= kMaxSeconds; }
 };
 
-// Requests to a partition since it started here. A copy (a replica, or the result of MIGRATE or of a file)
-// starts at zero, with its new incarnation. The receiver of the frames counts.
-struct Traffic {
-  uint64_t frames = 0;  // answered parts of frames
-  uint64_t rows_pulled = 0;
-  uint64_t rows_pushed = 0;  // by applied pushes
-  uint64_t bytes_in = 0;
-  uint64_t bytes_out = 0;
-  double busy_seconds = 0;  // CPU time of the answering thread
-};
-
 // Options for handling a part.
 struct Handling {
   // The owner's time: stamps changed rows, and allows sweeps of the tables. 0: the part is a copy of one that
@@ -73,7 +62,6 @@ struct Handled {
   bool applied = false;  // this call has applied its push
   bool clamped = false;  // rows were past the last clock that takes pushes, and were set to it
   size_t rows = 0;       // in the reply
-  size_t pushed = 0;     // rows of an applied push
   bool pulled = false;   // rows were requested and looked up
   Swept swept;
   Replication replication;  // of an applied push
@@ -125,7 +113,6 @@ class Partition {
   // Soft state: the clients' subscriptions (subscribers.h).
   Subscribers& subscribers() { return subscribers_; }
   const Subscribers& subscribers() const { return subscribers_; }
-  Traffic& traffic() { return traffic_; }
   // Call at changes of rows other than by HandlePart and sweeps. Returns the change's number, for
   // Shard::MarkChanged.
   uint64_t RowsChanged(uint64_t table) {
@@ -166,7 +153,6 @@ class Partition {
   LoadMark loading_;
   Subscribers subscribers_;
   ChangeLog changes_;
-  Traffic traffic_;
   uint64_t parts_ = 0;    // number of parts checked
   Vector<Shard*> named_;  // by the tables of the part that was checked last
 };

@@ -126,7 +126,6 @@ FrameStatus Partition::Apply(const Request& q, bool owned, Handled* handled, std
     for (uint32_t each : t.push_ticks) ticks |= each;
     named_[at]->RaiseNewest(named_[at]->newest() + ticks);
   }
-  handled->pushed = static_cast<size_t>(of_table - rows.data());
   *client = {q.seq, std::max(client->time, q.time)};
   return FrameStatus::kOk;
 }

@@ -65,7 +65,6 @@ class RequestParts {
   bool pushes() const { return pushes_; }
   // Parts that Next has not returned yet.
   size_t left() const { return size_ - next_; }
-  size_t bytes_left() const { return reader_.left(); }  // of these parts, without their heads
   PartRef ref(size_t part) const { return {head(part).partition, head(part).request_id}; }
   // Reads the next part. InvalidArgument, as Open: no part follows then. Throws std::bad_alloc, at most in
   // proportion to the size of the frame, with all but the tables in *request; no part follows then either.

@@ -30,7 +30,7 @@ pytest.importorskip("prometheus_client", reason="pip install -r requirements/dev
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from het_tf.ext.monitor.python.web.metrics import METRICS
-from het_tf.ext.ps.python import conf, reports
+from het_tf.ext.ps.python import reports
 from het_tf.python.session import reporting
 
 pytestmark = redis_lib.MARKS
@@ -170,8 +170,9 @@ def test_reports_begin_and_end_with_the_job(server):
 def test_a_report_that_fails_is_no_error(server, monkeypatch, caplog):
     """A server that takes no report would end training."""
     monkeypatch.setattr(reports, "EVERY", 0.05)
-    rights = conf.users()["het-worker"].replace("+set ", "")
-    ask(server.address, "ACL", "SETUSER", "worker", "on", ">secret", *rights.split())
+    ask(
+        server.address, "ACL", "SETUSER", "worker", "on", ">secret", *redis_lib.rights()["het-worker"], "-set"
+    )
     het_tf.init(ps=f"unix://worker:secret@{server.socket}")
     layer = redis_lib.counter(rows=50, staleness=2)
     redis_lib.count(layer, np.arange(60), np.zeros(100))
@@ -217,10 +218,10 @@ def test_processes_alone_and_a_job_in_one_namespace(server):
 
 
 def test_the_rights_of_the_monitor_are_enough(server, tmp_path):
-    """A right that is missing in `het ps conf`, and one too many: it must write nothing."""
+    """A right that is missing in users.conf, and one too many: it must write nothing."""
     het_tf.init(ps=server.address)
     train(1)
-    ask(server.address, "ACL", "SETUSER", "monitor", "on", ">secret", *conf.users()["het-monitor"].split())
+    ask(server.address, "ACL", "SETUSER", "monitor", "on", ">secret", *redis_lib.rights()["het-monitor"])
     login = f"unix://monitor:secret@{server.socket}"
     assert "note" not in het_ps("status", "--ps", login, "--interval", "0.05").out
     for words in (("SET", "het:x", 1), ("HET.TABLE", "het::{0}", "DROP", "t"), ("UNLINK", "het:")):
@@ -235,7 +236,7 @@ def test_refusals(server, tmp_path):
     ask(server.address, "ACL", "SETUSER", "blind", "on", ">secret", "~het:*", "-@all", "+info", "+ping")
     blind = f"unix://blind:secret@{server.socket}"
     refused = het_ps("exporter", "--ps", blind, "--listen", "127.0.0.1:0", status=1).err
-    assert "NOPERM" in refused and "`het ps conf` prints the rights" in refused and "secret" not in refused
+    assert "NOPERM" in refused and "users.conf has the rights" in refused and "secret" not in refused
     for name in ("a", "b"):
         het_tf.init(ps=server.address)
         with het_tf.namespace(name):

@@ -1,9 +1,8 @@
-"""het ps reshard and form, and the users of het ps conf, on real clusters."""
+"""het ps reshard, and redis.conf and users.conf of examples/deploy, on real clusters."""
 
 from __future__ import annotations
 
 import contextlib
-import re
 import subprocess
 import threading
 from pathlib import Path
@@ -11,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import redis_lib
-from het_ps_lib import ask, check, free_ports, het_ps, partitions_of, picture, train, up
+from het_ps_lib import ask, check, free_ports, het_ps, picture, train, up
 
 import het_tf
-from het_tf.ext.ps.python import address, cluster, conf, redis_server, reshard
+from het_tf.ext.ps.python import address, cluster, programs, redis_server, reshard
 from het_tf.ext.ps.python.redis_server import LocalServer
 
 pytestmark = [
@@ -170,44 +169,6 @@ def test_shards_come_and_go_while_training(two):
     assert picture("--ps", url)["faults"] == [], "the third is stopped, and not waited for"
 
 
-def test_busy_partitions_spread_while_training(two):
-    """Each has as many partitions, and one all the work.
-
-    Would catch counters that no load reaches, and updates that are lost while a busy partition moves.
-    """
-    url, urls = two
-    train(url)
-    het_ps("reshard", "--ps", url)
-    busy = np.arange(4000)
-    of = partitions_of("u", busy, urls[0])
-    busy, of = busy[of < 32], {*of[of < 32].tolist()}
-    (shard,) = {tuple(sorted(slots)) for slots in slots_of(urls) if min(slots) == 0}
-    assert "no partition was busy in 0.2 s" in het_ps(
-        "reshard", "--ps", url, "--by", "load", "--interval", 0.2, "--check"
-    ).err  # fmt: skip
-    with training("u", busy) as count:
-        words = ("reshard", "--ps", url, "--by", "load", "--interval", 1)
-        done = het_ps(*words, "--check", status=1)
-        assert "load of each shard, 1 is the mean: " in done.err and "so that load is as even as" in done.out
-        assert slots_of(urls)[0] == set(shard), "--check moves nothing"
-        done = het_ps(*words)
-        moved = int(re.search(r"(\d+) slots moved, with", done.out)[1])
-        assert 1 <= moved <= 3, done.out
-        key = ask(urls[0], "KEYS", "het::*")[0]
-        ask(urls[0], "HET.TABLE", key, "BEGIN", "somebody", 60)
-        assert f"{key} is being loaded by somebody" in het_ps(*words, status=1).err
-        ask(urls[0], "HET.TABLE", key, "ABORT", "somebody")
-    het_tf.flush()
-    at = np.arange(len(count))
-    np.testing.assert_array_equal(het_tf.Table("u").lookup(at)[:, 0], -count)
-    gone = set(shard) - set(next(slots for slots in slots_of(urls) if min(slots) == 0))
-    assert len(gone) == moved, "the busy ones moved..."
-    assert {slot * 64 // 16384 for slot in gone} < of, "... and the rest stayed"
-    het_ps("reshard", "--ps", url)
-    het_tf.Table("u").drop()
-    het_tf.Table("t").drop()
-
-
 def test_a_server_that_is_gone_is_taken_out(two):
     """`status` was at fault for ever, and its advice was to start a server that is gone."""
     url, urls = two
@@ -241,28 +202,20 @@ def test_what_reshard_refuses(two):
         assert "is a single server: there is nothing to move" in het_ps(
             "reshard", "--ps", single.address, status=1
         ).err  # fmt: skip
-        assert "is a single server" in het_ps("reshard", "--ps", single.address, "--by", "load", status=1).err
         done = het_ps("reshard", "--ps", url, "--add", f"127.0.0.1:{single.port}", status=1)
         assert "does not run with cluster-enabled yes" in done.err
-        assert "does not run with cluster-enabled" in het_ps("form", "--ps", f"{url},127.0.0.1:{single.port}",
-                                                             status=1).err  # fmt: skip
-    assert "cannot form shards" in het_ps("form", "--ps", url, status=1).err
-    assert "--interval 5 is for --by load" in het_ps("reshard", "--ps", url, "--interval", 5, status=1).err
-    done = het_ps("reshard", "--ps", url, "--by", "load", "--interval", 0, status=2)
-    assert "'0' is not a number of seconds > 0" in done.err
+
+
+def conf_of_deploy(*files: str) -> str:
+    """Lines of examples/deploy with the module of here, and with passwords."""
+    text = "".join((redis_lib.DEPLOY / name).read_text() for name in files)
+    return text.replace("/het/het.so", str(programs.find_module())).replace("CHANGE-ME", "pw")
 
 
 @contextlib.contextmanager
 def servers_of_conf(directory: Path, count: int):
-    """Servers that run with nothing but the lines of `het ps conf --cluster`, and a port each."""
-    text = het_ps("conf", "--cluster", "--maxmemory", "100mb", "--appendfsync", "no").out
-    users = [
-        line.split()[1] for line in text.splitlines() if line.startswith("user ") and "CHANGE-ME" in line
-    ]
-    assert users == [
-        f"het-{role}" for role in ("worker", "follower", "serving", "monitor", "operator", "replica")
-    ]
-    assert text.count("CHANGE-ME") == len(users) + 1  # and masterauth
+    """Servers that run with nothing but the lines of examples/deploy, and a port each."""
+    text = conf_of_deploy("redis.conf", "users.conf")
     first = free_ports(count)
     processes = []
     try:
@@ -270,7 +223,7 @@ def servers_of_conf(directory: Path, count: int):
             place = directory / str(number)
             place.mkdir(parents=True)
             more = {"port": str(first + number), "dir": str(place), "cluster-announce-ip": "127.0.0.1"}
-            (place / "conf").write_text(text.replace("CHANGE-ME", "pw") + redis_server.config_text(more))
+            (place / "conf").write_text(text + redis_server.config_text(more))
             with (place / "log").open("wb") as log:
                 processes.append(
                     subprocess.Popen([redis_lib.PROGRAM, str(place / "conf")], stdout=log, stderr=log)
@@ -287,13 +240,19 @@ def servers_of_conf(directory: Path, count: int):
             process.wait()
 
 
-def test_the_users_of_conf_are_enough_and_no_more(tmp_path):
-    with servers_of_conf(tmp_path, 4) as port:
-        places = ",".join(f"127.0.0.1:{port + number}" for number in range(4))
-        operator = f"redis://het-operator:pw@{places}"
-        done = het_ps("form", "--ps", operator, "--replicas", 1)
-        assert "2 shards with 1 replicas each are ready" in done.err
-        het_ps("form", "--ps", operator, "--replicas", 1)  # once more: nothing to do
+def redis_cli(port: int, *words: str) -> None:
+    login = ("--user", "het-operator", "--pass", "pw", "--no-auth-warning", "-p", str(port))
+    subprocess.run(["redis-cli", *login, *words], check=True, stdout=subprocess.PIPE)
+
+
+def test_the_users_of_deploy_are_enough_and_no_more(tmp_path):
+    with servers_of_conf(tmp_path, 6) as port:
+        places = [f"127.0.0.1:{port + number}" for number in range(6)]
+        operator = f"redis://het-operator:pw@{','.join(places)}"
+        redis_cli(port, "--cluster", "create", *places, "--cluster-replicas", "1", "--cluster-yes")
+        with contextlib.ExitStack() as stack:
+            nodes = [stack.enter_context(redis_node(f"redis://het-operator:pw@{one}")) for one in places]
+            cluster.await_true(lambda: cluster.not_ready(nodes), 60, print)
         worker = f"redis://het-worker:pw@127.0.0.1:{port}"
         expected = train(worker)
         table = het_tf.Table("t")
@@ -304,9 +263,9 @@ def test_the_users_of_conf_are_enough_and_no_more(tmp_path):
             het_tf.checkpoint.save(tmp_path / "saved", since=since)
 
         seen = picture("--ps", operator)
-        assert [s["role"] for s in seen["servers"]] == ["primary", "replica"] * 2 and not seen["faults"]
-        assert "written" in het_ps("save", "--ps", operator).err
-        # Every right of het ps: moving slots with a login, and promoting.
+        assert [s["role"] for s in seen["servers"]] == ["primary", "replica"] * 3 and not seen["faults"]
+        redis_cli(port, "BGREWRITEAOF")
+        # Every right of het ps: moving slots with a login.
         ids = {n: mine(f"redis://het-operator:pw@127.0.0.1:{port + n}").id for n in range(2)}
         keys = ask(f"redis://het-operator:pw@127.0.0.1:{port}", "SCAN", 0, "MATCH", "het:*}", "COUNT", 1000)[
             1
@@ -316,7 +275,8 @@ def test_the_users_of_conf_are_enough_and_no_more(tmp_path):
         ask(operator, "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[1])
         assert "is finished (1 keys went over)" in het_ps("reshard", "--ps", operator, "--repair").err
         assert "1 slots moved, with 1 keys" in het_ps("reshard", "--ps", operator).out
-        het_ps("promote", f"127.0.0.1:{port + 2}", "--ps", operator)
+        copies = [one for one in places if mine(f"redis://het-operator:pw@{one}").primary]
+        redis_cli(address.parse(f"redis://{copies[0]}").places[0].port, "CLUSTER", "FAILOVER")
         check(expected)
 
         for user, words in [
@@ -328,19 +288,18 @@ def test_the_users_of_conf_are_enough_and_no_more(tmp_path):
                 ask(f"redis://het-{user}:pw@127.0.0.1:{port}", *words.split())
         with pytest.raises(Exception, match="NOAUTH"):
             ask(f"redis://127.0.0.1:{port}", "PING")
-        assert "`het ps conf` prints the rights" in het_ps("save", "--ps", worker, status=1).err
+        assert "users.conf has the rights" in het_ps("reshard", "--ps", worker, status=1).err
 
 
-def test_conf_is_what_up_uses(tmp_path):
-    text = het_ps("conf", "--no-acl", "--module", "/m/het.so").out
+def test_redis_conf_is_what_up_uses(tmp_path):
+    """Would catch a setting that `up` gives, and servers that someone else runs lack."""
+    text = conf_of_deploy("redis.conf")
     settings = dict(line.split(" ", 1) for line in text.splitlines() if line and not line.startswith("#"))
-    assert settings.pop("loadmodule") == "/m/het.so"
+    assert settings.pop("loadmodule") == str(programs.find_module())
     assert settings.items() >= redis_server.SETTINGS.items()
-    assert "user " not in text and set(conf.WHY) == set(redis_server.SETTINGS)
-    assert "maxmemory is 'x'" in het_ps("conf", "--maxmemory", "x", status=1).err
     directory, port = tmp_path / "ps", free_ports(2)
     with up(directory, "--shards", 2, "--port", port):
-        for name, value in {**settings, **conf.CLUSTER}.items():
+        for name, value in settings.items():
             (_, got) = ask(f"redis://127.0.0.1:{port}", "CONFIG", "GET", name)
             value = value.strip('"')
             if value[-2:] in (sizes := {"mb": 20, "gb": 30}):

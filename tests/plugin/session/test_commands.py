@@ -123,7 +123,7 @@ def test_nobody_reads_on(kind: str, stream: str) -> None:
 
 def test_a_command_whose_reader_has_gone() -> None:
     """The whole path of a command."""
-    code = "import sys; from het_tf.python.cli import main; sys.exit(main('ps conf --module x.so'.split()))"
+    code = "import sys; from het_tf.python.cli import main; sys.exit(main('ps up --help'.split()))"
     process = start(code, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.close()

@@ -85,7 +85,7 @@ Status StatusOfError(const std::string& error, const ServerNode& node) {
   if (StartsWith(error, "NOPERM")) {
     return FailedPrecondition(
         node.ToString() + " refuses: " + error +
-        "; grant the user its rights (`het ps conf` prints them), or give another login");
+        "; grant the user its rights (examples/deploy/users.conf), or give another login");
   }
   if (StartsWith(error, "DENIED")) {
     return FailedPrecondition(node.ToString() +

@@ -167,7 +167,7 @@ int RunStat(RedisModuleCtx* ctx, Args args) {
     ReplyString(ctx, name);
     redis.ReplyWithLongLong(ctx, static_cast<long long>(value));
   };
-  redis.ReplyWithMap(ctx, 19);
+  redis.ReplyWithMap(ctx, 13);
   number("index", partition->id().index);
   number("count", partition->id().count);
   ReplyString(ctx, "hash_seed");
@@ -182,13 +182,6 @@ int RunStat(RedisModuleCtx* ctx, Args args) {
   number("subscribed_rows", partition->subscribers().held());
   number("notified_rows", partition->subscribers().notified());
   number("subscription_resets", partition->subscribers().resets());
-  const Traffic traffic = partition->traffic();
-  number("frames", traffic.frames);
-  number("rows_pulled", traffic.rows_pulled);
-  number("rows_pushed", traffic.rows_pushed);
-  number("bytes_in", traffic.bytes_in);
-  number("bytes_out", traffic.bytes_out);
-  number("busy_us", static_cast<uint64_t>(traffic.busy_seconds * 1e6));
   ReplyString(ctx, "loading");
   ReplyString(ctx, loading);
   return kOk;

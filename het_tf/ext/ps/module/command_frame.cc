@@ -16,11 +16,9 @@
 // error, which has more detail. Each part is replicated as a step of its own.
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "het_tf/core/base/byte_pool.h"
 #include "het_tf/core/base/cpu_seconds.h"
-#include "het_tf/core/base/steady_seconds.h"
 #include "het_tf/core/wire/parts.h"
 #include "het_tf/ext/ps/module/command.h"
 #include "het_tf/ext/ps/module/limits.h"
@@ -53,42 +51,13 @@ class Scratch {
   Bytes bytes_;
 };
 
-// Measures one command. Each partition is charged with the server's time since the previous part was
-// answered, and with its part's bytes; the first partition also with the heads' bytes. No partition is
-// charged for copying the reply. The thread's clock excludes other load of the machine but costs a system
-// call, so it is read once a command.
+// Counts the thread's own time of one command, which excludes other load of the machine.
 class Meter {
  public:
-  Meter(size_t bytes_in, const RequestParts* parts, const Bytes* reply)
-      : parts_(*parts), reply_(*reply), in_left_(bytes_in) {}
-  ~Meter() {
-    const double own = CpuSeconds::Now() - own_;
-    const double share = std::min(1.0, own / (SteadySeconds() - began_));
-    stats.busy_seconds += own;
-    for (const auto& [traffic, took] : laps_) traffic->busy_seconds += share * took;
-  }
-  // Throws std::bad_alloc. The other methods do not throw.
-  void Begin() { laps_.reserve(parts_.size()); }
-  // Call when the part that was read last is answered.
-  void Book(const Handled& handled, Traffic* traffic) {
-    const double now = SteadySeconds();
-    ++traffic->frames;
-    traffic->rows_pulled += handled.rows;
-    traffic->rows_pushed += handled.pushed;
-    traffic->bytes_in += std::exchange(in_left_, parts_.bytes_left()) - parts_.bytes_left();
-    traffic->bytes_out += reply_.size() - std::exchange(out_, reply_.size());
-    laps_.emplace_back(traffic, now - std::exchange(last_, now));
-  }
+  ~Meter() { stats.busy_seconds += CpuSeconds::Now() - began_; }
 
  private:
-  const RequestParts& parts_;
-  const Bytes& reply_;
-  const double own_ = CpuSeconds::Now();
-  const double began_ = SteadySeconds();
-  double last_ = began_;
-  size_t in_left_;
-  size_t out_ = 0;
-  std::vector<std::pair<Traffic*, double>> laps_;
+  const double began_ = CpuSeconds::Now();
 };
 
 void Count(const Handled& handled) {
@@ -143,7 +112,7 @@ Handled Refuse(const Request& q, FrameStatus status, const std::string& why, Rep
 
 // Runs one part for the partition in `key`, which is called `name`.
 Handled RunPart(RedisModuleCtx* ctx, Args args, RedisModuleString* name, const Key& key, const Handling& how,
-                Request* q, ReplyWriter* replies, Meter* meter) {
+                Request* q, ReplyWriter* replies) {
   Partition* partition = key.empty() ? nullptr : GetPartition(key.get());
   if (partition == nullptr) return Refuse(*q, FrameStatus::kElsewhere, "", replies);
   if (const std::string words = WhoLoads(ctx, name, *partition); !words.empty()) {
@@ -154,13 +123,12 @@ Handled RunPart(RedisModuleCtx* ctx, Args args, RedisModuleString* name, const K
   Handled handled = partition->HandlePart(q, replies, how);
   Count(handled);
   if (handled.applied) Replicate(ctx, args, name, handled.replication);
-  meter->Book(handled, &partition->traffic());
   return handled;
 }
 
 // Runs all parts of an open frame; the command's key `first` is the first part's. Returns the last result.
 Handled RunParts(RedisModuleCtx* ctx, Args args, const Key& first, const Handling& how, RequestParts* parts,
-                 Bytes* reply, Meter* meter) {
+                 Bytes* reply) {
   const Partition* here = first.empty() ? nullptr : GetPartition(first.get());
   Neighbours neighbours(ctx, args[1], here == nullptr ? 0 : here->id().count);
   Handled handled;
@@ -170,7 +138,7 @@ Handled RunParts(RedisModuleCtx* ctx, Args args, const Key& first, const Handlin
     const auto most = static_cast<size_t>(limits.max_reply_bytes);
     of_part.most_bytes = most - std::min(most, reply->size());
     if (!std::exchange(begun, true)) {
-      handled = RunPart(ctx, args, args[1], first, of_part, q, replies, meter);
+      handled = RunPart(ctx, args, args[1], first, of_part, q, replies);
       return;
     }
     // The first partition determines how many there are.
@@ -180,7 +148,7 @@ Handled RunParts(RedisModuleCtx* ctx, Args args, const Key& first, const Handlin
       handled = Refuse(*q, FrameStatus::kElsewhere, "", replies);
     } else {
       const Key key(ctx, name, q->seq != 0 ? kRead | kWrite : kRead);
-      handled = RunPart(ctx, args, name, key, of_part, q, replies, meter);
+      handled = RunPart(ctx, args, name, key, of_part, q, replies);
     }
   });
   if (read == FrameStatus::kOk) return handled;
@@ -194,7 +162,7 @@ int RunFrame(RedisModuleCtx* ctx, Args args, bool may_push, uint32_t applied_at)
   const Span<const uint8_t> frame = BytesOf(args[2]);
   Scratch reply;
   RequestParts parts;
-  Meter meter(frame.size(), &parts, reply.get());
+  const Meter meter;
   if (const Status opened = parts.Open(frame); !opened.ok()) {
     RefuseFrame(opened, reply.get());
     Count(Handled());
@@ -209,7 +177,6 @@ int RunFrame(RedisModuleCtx* ctx, Args args, bool may_push, uint32_t applied_at)
   how.applied_at = applied_at;
   how.replicate = true;
   how.lone = parts.size() == 1;
-  meter.Begin();
   const Key first(ctx, args[1], parts.pushes() ? kRead | kWrite : kRead);
   if (how.lone) {
     const Partition* partition = FindPartition(ctx, first, args[1]);
@@ -221,7 +188,7 @@ int RunFrame(RedisModuleCtx* ctx, Args args, bool may_push, uint32_t applied_at)
   } else if (Replayed(ctx)) {
     return ReplyError(ctx, "a replicated frame must have one part");
   }
-  const Handled handled = RunParts(ctx, args, first, how, &parts, reply.get(), &meter);
+  const Handled handled = RunParts(ctx, args, first, how, &parts, reply.get());
   if (Replayed(ctx) && !handled.applied) LogDifference(ctx, args[1], handled.status);
   if (handled.clamped) redis.Log(ctx, "warning", "het: %s", ClampedClocks(Text(args[1]), 1).c_str());
   return Answer(ctx, frame.size(), *reply);

@@ -17,10 +17,8 @@ class Move:
     target: str
 
 
-def plan(
-    owned: Mapping[str, Iterable[int]], weights: Mapping[int, int], leaving: str = "", enough: float = 1.0
-) -> list[Move]:
-    """Returns moves until the heaviest shard has at most `enough`, or no move makes it lighter.
+def plan(owned: Mapping[str, Iterable[int]], weights: Mapping[int, int], leaving: str = "") -> list[Move]:
+    """Returns moves until no move makes the heaviest shard lighter.
 
     Each move takes the largest slot that does not reverse the gap between the heaviest shard and the
     lightest, so few slots move. With equal weights the shards' counts differ by at most one afterwards.
@@ -28,9 +26,8 @@ def plan(
 
     Args:
       owned: The slots of each shard, by its id.
-      weights: Weight of each slot, such as partitions or microseconds. Slots without weight stay.
+      weights: Weight of each slot: its partitions. Slots without weight stay.
       leaving: The id of a shard that must own nothing afterwards; "" for none.
-      enough: The weight that the heaviest shard may have, as a multiple of the mean.
     """
     slots = {name: sorted((weights.get(slot, 0), slot) for slot in of) for name, of in owned.items()}
     begin = {slot: name for name, of in slots.items() for _, slot in of}
@@ -38,7 +35,7 @@ def plan(
     staying = [name for name in slots if name != leaving]
     if not staying:
         raise ServerError("the only shard cannot be removed")
-    wanted = enough * sum(load.values()) / len(staying)
+    wanted = sum(load.values()) / len(staying)
     targets: dict[int, str] = {}
 
     def move(at: int, source: str) -> None:

@@ -3,42 +3,26 @@
 import argparse
 import contextlib
 import ipaddress
-import json
 import os
 import time
 
-from rich.live import Live
-
-from het_tf.ext.ps.python import (
-    cluster,
-    conf,
-    programs,
-    promote,
-    reshard,
-    save,
-    servers,
-    show,
-    status,
-    watch,
-)
+from het_tf.ext.ps.python import balance, reshard, servers, show, status
 from het_tf.ext.ps.python import layout as layouts
 from het_tf.ext.ps.python.address import FORM, Address, Place, parse
 from het_tf.ext.ps.python.errors import ServerError
-from het_tf.ext.ps.python.node import Node
-from het_tf.ext.ps.python.weighing import ByCount, ByLoad
 from het_tf.python.cli import JSON, Group, Options, answer, arg, either, within
 from het_tf.python.files import local
-from het_tf.python.show import console, say
+from het_tf.python.show import say
 
 HET = Group("""\
 Valkey or Redis servers that hold tables of het_tf.
 
   het ps up --shards 2 --dir DIR     start two servers, make them a cluster,
                                      print the address for HET_PS
-  het ps status --dir DIR --watch    what they do
+  het ps status --dir DIR            what they do
   het ps down --dir DIR              stop them
 
-status, save and reshard also work on servers that someone else runs:
+status and reshard also work on servers that someone else runs:
 --ps ADDRESS, or HET_PS. `het ps COMMAND --help` explains each.""")
 
 _positive = within(float, 1e-3, 1e6, "a number of seconds > 0")
@@ -93,8 +77,6 @@ def where(options: Options) -> tuple[Address, layouts.Layout | None]:
         help="what a killed server loses: always nothing, everysec (default) a second or two, no some 30 s"),
     arg("--node-timeout", type=_positive, metavar="SECONDS",
         help="silence after which a replica replaces a server of a cluster (15)"),
-    arg("--watch", action="store_true",
-        help="stay and restart servers that end, until `het ps down`; Ctrl-C ends only the watch"),
     _TIMEOUT,
     JSON,
     more="A second call on the same directory starts only the servers that are down. Two or more servers"
@@ -111,8 +93,6 @@ def up(options: Options) -> int:
     servers.up(layout, options.timeout, say)
     found = {"address": layout.address().public().url(), "directory": str(layout.directory)}
     answer(options, found, servers.summary(layout))
-    if options.watch:
-        watch.watch(layout.directory, options.timeout, say)
     return 0
 
 
@@ -135,8 +115,6 @@ def down(options: Options) -> int:
     "status",
     "show every server: state, rows, memory, rates, replicas, disks; exit 1 on a fault",
     STORE,
-    arg("--watch", type=_positive, nargs="?", const=2.0, metavar="SECONDS",
-        help="repeat every SECONDS (2) until Ctrl-C; with --json one line each time"),
     arg("--interval", type=_positive, default=1.0, metavar="SECONDS",
         help="measure rates over this long (1)"),
     JSON,
@@ -145,98 +123,8 @@ def show_status(options: Options) -> int:
     """Het ps status."""
     address, layout = where(options)
     picture = status.rates(address, layout, options.interval)
-    if not options.watch:
-        answer(options, picture.to_json(), show.render(picture))
-        return bool(picture.faults)
-    screen = Live(show.render(picture), console=console(), vertical_overflow="visible")
-    with contextlib.suppress(KeyboardInterrupt), contextlib.nullcontext() if options.json else screen as live:
-        while True:
-            if live is None:
-                print(json.dumps(picture.to_json()), flush=True)
-            else:
-                live.update(show.render(picture))
-            time.sleep(options.watch)
-            with contextlib.suppress(ServerError):  # no server answers: the old picture stays until one does
-                before, picture = picture, status.take(address, layout)
-                picture.since(before)
-    return 0
-
-
-@HET.command(
-    "save",
-    "have every shard write its rows to disk, one shard after the other, and wait",
-    STORE,
-    arg("--rdb", action="store_true", help="a snapshot (dump.rdb) even where there is an append-only file"),
-    arg("--timeout", type=_positive, default=600, metavar="SECONDS", help="how long to wait (%(default)g)"),
-)
-def save_rows(options: Options) -> int:
-    """Het ps save."""
-    address, _ = where(options)
-    save.save(address, options.rdb, options.timeout, say)
-    return 0
-
-
-@HET.command(
-    "conf",
-    "print redis.conf and ACL lines, with reasons, for servers that someone else runs",
-    arg("--cluster", action="store_true", help="for the nodes of a Redis Cluster"),
-    arg("--maxmemory", default="0", metavar="X", help="such as 12gb (0: no limit)"),
-    arg("--appendfsync", choices=layouts.APPENDFSYNC, default="everysec", help="as of `up` (everysec)"),
-    arg("--module", metavar="PATH", help="path of het.so where the server runs"),
-    arg("--no-acl", action="store_true", help="without users"),
-)
-def print_conf(options: Options) -> int:
-    """Het ps conf."""
-    module = options.module or str(programs.find_module())
-    maxmemory = layouts.check_memory(options.maxmemory)
-    print(conf.lines(module, options.cluster, maxmemory, options.appendfsync, not options.no_acl), end="")
-    return 0
-
-
-@HET.command(
-    "form",
-    "make one cluster of empty servers that run already, such as one on each machine",
-    arg("--ps", required=True, metavar="ADDRESS", help=FORM),
-    arg("--replicas", type=_count_0, default=0, metavar="R", help="replicas of each shard (0)"),
-    _TIMEOUT,
-    more="The servers must run with the lines of `het ps conf --cluster`. The first N addresses become the"
-    " shards, the rest their replicas in turn.",
-)
-def form(options: Options) -> int:
-    """Het ps form."""
-    address = parse(options.ps)
-    count = len(address.places)
-    if count % (1 + options.replicas) or count < 2:
-        raise ServerError(f"{count} addresses cannot form shards with {options.replicas} replicas each")
-    shards = count // (1 + options.replicas)
-    with contextlib.ExitStack() as stack:
-        nodes = [stack.enter_context(Node(p, address)) for p in address.places]
-        for node in nodes:
-            if not cluster.is_cluster(node):
-                raise ServerError(
-                    f"{node.place} does not run with cluster-enabled yes; see `het ps conf --cluster`"
-                )
-        cluster.form(
-            nodes[:shards], [nodes[i + shards :: shards] for i in range(shards)], options.timeout, say
-        )
-    say(f"{shards} shards with {options.replicas} replicas each are ready")
-    return 0
-
-
-@HET.command(
-    "promote",
-    "make a replica the primary of its shard",
-    arg("replica", metavar="HOST:PORT", help="which"),
-    STORE,
-    _TIMEOUT,
-    more="If the primary is alive, as before a planned restart, nothing is lost. A cluster of three or more"
-    " shards replaces a dead primary by itself; one or two shards need this command.",
-)
-def make_primary(options: Options) -> int:
-    """Het ps promote."""
-    address, _ = where(options)
-    promote.promote(address, _place(options.replica), options.timeout, say)
-    return 0
+    answer(options, picture.to_json(), show.render(picture))
+    return bool(picture.faults)
 
 
 def _place(text: str) -> Place:
@@ -249,8 +137,6 @@ def _place(text: str) -> Place:
     STORE,
     arg("--check", action="store_true", help="change nothing; exit 1 if there is work to do"),
     arg("--repair", action="store_true", help="repair open slots only"),
-    arg("--by", choices=("count", "load"), default="count", help="partitions or load (count)"),
-    arg("--interval", type=_positive, metavar="SECONDS", help="measure load over this long (10)"),
     either(
         arg("--add", metavar="HOST:PORT", help="first take this empty server in as a new shard"),
         arg("--remove", metavar="HOST:PORT",
@@ -261,9 +147,6 @@ def _place(text: str) -> Place:
 )  # fmt: skip
 def move_slots(options: Options) -> int:
     """Het ps reshard."""
-    if options.interval and options.by != "load":
-        raise ValueError(f"--interval {options.interval:g} is for --by load: counts are not measured")
-    by = ByLoad(options.interval or 10.0) if options.by == "load" else ByCount()
     address, layout = where(options)
     if options.remove and layout is not None and _place(options.remove) in {m.place for m in layout.members}:
         raise ServerError(
@@ -279,9 +162,9 @@ def move_slots(options: Options) -> int:
                 for move, finish in reshard.open_slots(shards)
             ]
             if not todo and not options.repair:
-                moves = by.plan(shards, "", say)
-                todo = [f"{len(moves)} slots would move, so that {by.even}"] if moves else []
-            nothing = "no slot is open" + ("" if options.repair else f", and {by.even}")
+                moves = balance.plan(shards.owned, shards.weights())
+                todo = [f"{len(moves)} slots would move, so that partitions are even"] if moves else []
+            nothing = "no slot is open" + ("" if options.repair else ", and partitions are even")
             answer(options, {"todo": todo}, "\n".join(todo) or nothing)
             return bool(todo)
         repaired = reshard.repair(shards, say)
@@ -293,7 +176,8 @@ def move_slots(options: Options) -> int:
             reshard.add(shards, _place(options.add), address, stack, say)
         if options.remove:
             leaving = reshard.member(shards, _place(options.remove))
-        moves = by.plan(shards, leaving.id if leaving is not None and leaving.slots else "", say)
+        without = leaving.id if leaving is not None and leaving.slots else ""
+        moves = balance.plan(shards.owned, shards.weights(), without)
         begin = said = time.monotonic()
         keys = 0
         for number, move in enumerate(moves, 1):

@@ -14,6 +14,8 @@ from het_tf.ext.ps.python.errors import ServerError
 from het_tf.ext.ps.python.node import Node, Refused
 
 SLOTS = 16384
+AUTOMATIC_SHARDS = 3
+"""With fewer, no replica is promoted without an operator: those left are no majority of all primaries."""
 Say = Callable[[str], None]
 
 

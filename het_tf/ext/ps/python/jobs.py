@@ -7,7 +7,7 @@ het:NS:followers:NAME           that of a `het serve follow`
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -68,7 +68,11 @@ def add_reports(jobs: dict[str, Job], primaries: Iterable[Node]) -> None:
     """
     alone: dict[str, dict[str, Any]] = {name: {} for name in jobs}  # of each namespace
     for node in primaries:
-        told = [(key, found) for key in _keys(node) if (found := _REPORT.fullmatch(key)) and found[1] in jobs]
+        told = [
+            (key, found)
+            for key in node.scan("het:*")
+            if (found := _REPORT.fullmatch(key)) and found[1] in jobs
+        ]
         texts = node.ask_all([("GET", key) for key, _ in told])
         left = node.ask_all([("PTTL", key) for key, _ in told])
         for (_, found), text, rest in zip(told, texts, left, strict=True):
@@ -82,15 +86,6 @@ def _one_of(alone: dict[str, Any]) -> Any:
     """Of processes that train alone the same one each time, as long as it lives."""
     living = [who for who, report in alone.items() if report["seen"] < reports.LIVES]
     return alone[min(living) if living else min(alone, key=lambda who: alone[who]["seen"])]
-
-
-def _keys(node: Node) -> Iterator[str]:
-    cursor = "0"
-    while True:
-        cursor, keys = node.ask("SCAN", cursor, "MATCH", "het:*", "COUNT", 1000)
-        yield from keys
-        if cursor == "0":
-            return
 
 
 def _add_report(

@@ -120,7 +120,6 @@ class Layout:
       password: Password of the default user; "" for none.
       tls: TLS for workers, replication and the cluster's bus, and no port without it.
       formed: The cluster exists.
-      wanted: The servers should run: `up` was called, and `down` not since.
     """
 
     directory: Path
@@ -135,7 +134,6 @@ class Layout:
     password: str = ""
     tls: bool = False
     formed: bool = False
-    wanted: bool = True
 
     @property
     def cluster(self) -> bool:

@@ -1,7 +1,7 @@
 """A connection to one server by redis-py: raw answers, errors that name the server, no hidden retries."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import redis
@@ -39,7 +39,7 @@ def _hint(reply: str) -> str:
     if reply.startswith("NOAUTH"):
         return "put the login into the address, as redis://USER:PASSWORD@HOST:PORT"
     if reply.startswith("NOPERM"):
-        return "`het ps conf` prints the rights that workers, followers and operators need"
+        return "examples/deploy/users.conf has the rights that workers, followers and operators need"
     if reply.startswith("DENIED"):
         return "the server is in protected mode: give it a password"
     return ""
@@ -152,10 +152,14 @@ class Node:
         pairs = (line.rstrip("\r").partition(":") for line in lines.split("\n"))
         return {name: value for name, colon, value in pairs if colon}
 
-    def setting(self, name: str) -> str:
-        """CONFIG GET of one setting; "" if the server does not know it."""
-        answer = self.ask("CONFIG", "GET", name)
-        return str(answer[1]) if answer else ""
+    def scan(self, pattern: str) -> Iterator[str]:
+        """Yields the server's keys that match a pattern."""
+        cursor = "0"
+        while True:
+            cursor, keys = self.ask("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
+            yield from keys
+            if cursor == "0":
+                return
 
     def close(self) -> None:
         """Closes the connection."""

@@ -15,7 +15,10 @@ stops with an error.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+
+from redis.crc import key_slot
 
 from het_tf.ext.ps.python import cluster
 from het_tf.ext.ps.python.address import Address, Place
@@ -68,15 +71,10 @@ class Shards:
         """Id of each primary -> the slots that it claims."""
         return {name: view.myself.slots for name, view in self.views.items()}
 
-    def partitions(self) -> Iterator[tuple[str, str]]:
-        """Yields the server's id and the key of every partition of het."""
-        for name, node in self.nodes.items():
-            cursor = "0"
-            while True:
-                cursor, keys = node.ask("SCAN", cursor, "MATCH", "het:*}", "COUNT", 1000)
-                yield from ((name, key) for key in keys)
-                if cursor == "0":
-                    break
+    def weights(self) -> Mapping[int, int]:
+        """Slot -> number of its partitions of het. Without any partition, every slot weighs the same."""
+        slots = (key_slot(key.encode()) for node in self.nodes.values() for key in node.scan("het:*}"))
+        return Counter(slots) or dict.fromkeys(self.owners, 1)
 
     def migrate(self, move: Move) -> int:
         """Sends all keys of a slot to the target; returns their number."""
@@ -222,7 +220,7 @@ def add(shards: Shards, place: Place, address: Address, stack: contextlib.ExitSt
     node = stack.enter_context(Node(place, address, MIGRATE_SECONDS + 10))
     if not cluster.is_cluster(node):
         raise ServerError(
-            f"{place} does not run with cluster-enabled yes; `het ps conf --cluster` has the lines"
+            f"{place} does not run with cluster-enabled yes; examples/deploy/redis.conf has the lines"
         )
     new = cluster.View(node).myself
     mine = new.id

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from het_tf.ext.ps.python import cluster, programs, promote, redis_server, tls
+from het_tf.ext.ps.python import cluster, programs, redis_server, tls
 from het_tf.ext.ps.python.address import MOST_PATH
 from het_tf.ext.ps.python.errors import ServerError
 from het_tf.ext.ps.python.layout import (
@@ -21,7 +21,6 @@ from het_tf.ext.ps.python.layout import (
     check_ports,
     load,
     locked,
-    need,
     write_private,
 )
 from het_tf.ext.ps.python.node import Refused, Unreachable
@@ -103,24 +102,7 @@ def up(layout: Layout, timeout: float, say: Say) -> None:
                 f"another het ps has made servers in {layout.directory} meanwhile: {recorded.shards} shards"
                 f" with {recorded.replicas} replicas each. Run `het ps up --dir {layout.directory}` for those"
             )
-        _start_all(changed(layout, wanted=True), timeout, say)
-
-
-def start_again(directory: Path, timeout: float, say: Say) -> None:
-    """As `up` with the recorded layout; does nothing if `het ps down` was called.
-
-    Args:
-      directory: Directory of the servers.
-      timeout: Seconds to wait for each server, and for the cluster.
-      say: Called with each step and each reason of waiting.
-
-    Raises:
-      ServerError: A server is not up; the message says why.
-    """
-    with locked(directory):
-        layout = need(directory)
-        if layout.wanted:
-            _start_all(layout, timeout, say)
+        _start_all(layout, timeout, say)
 
 
 def _start_all(layout: Layout, timeout: float, say: Say) -> None:
@@ -207,7 +189,6 @@ def down(layout: Layout, save: bool, force: bool, timeout: float, say: Say) -> N
       ServerError: Some servers did not stop; all others did.
     """
     with locked(layout.directory):
-        changed(need(layout.directory), wanted=False).write()
         faults = []
         members = [(member, member.pid()) for member in layout.members]
         for member, pid in members:
@@ -273,10 +254,10 @@ def summary(layout: Layout) -> str:
         "no": "what the operating system had not written yet, some 30 seconds",
     }[layout.appendfsync]
     lines.append(f"# appendfsync {layout.appendfsync}: a server that is killed loses {loss}.")
-    if layout.replicas and layout.shards < promote.AUTOMATIC_SHARDS:
+    if layout.replicas and layout.shards < cluster.AUTOMATIC_SHARDS:
         lines.append(
-            f"# With {layout.shards} shards a replica takes over only by `het ps promote`: a cluster decides"
-            f" by majority, which takes {promote.AUTOMATIC_SHARDS} shards."
+            f"# With {layout.shards} shards a replica takes over only by `CLUSTER FAILOVER TAKEOVER` at it: a"
+            f" cluster decides by majority, which takes {cluster.AUTOMATIC_SHARDS} shards."
         )
     lines.append(f"# het ps status --dir {where}; het ps down --dir {where}")
     return "\n".join(lines)

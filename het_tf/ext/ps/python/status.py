@@ -15,7 +15,6 @@ from het_tf.ext.ps.python.errors import ServerError
 from het_tf.ext.ps.python.jobs import Job, add_reports, of_tables
 from het_tf.ext.ps.python.layout import Layout
 from het_tf.ext.ps.python.node import Node, Refused, Unreachable, primary
-from het_tf.ext.ps.python.promote import AUTOMATIC_SHARDS
 from het_tf.ext.ps.python.redis_server import last_words
 from het_tf.python.show import size
 
@@ -279,10 +278,10 @@ def _faults(servers: list[Server]) -> Iterator[str]:
                 remedy += f". If it is gone for good: `het ps reshard --remove {server.place}`"
             yield f"{here} does not answer: {server.why}. {remedy}"
             heirs = [s for s in servers if s.shard == server.shard and s.role == "replica" and s.info]
-            if server.role == "primary" and heirs and shards < AUTOMATIC_SHARDS:
+            if server.role == "primary" and heirs and shards < cluster.AUTOMATIC_SHARDS:
                 yield (
                     f"{here} is not replaced automatically with {shards} shards."
-                    f" `het ps promote {heirs[0].place}` does it"
+                    f" `CLUSTER FAILOVER TAKEOVER` at its replica {heirs[0].place} does it"
                 )
             continue
         if server.state != "up":

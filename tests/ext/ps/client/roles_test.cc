@@ -208,7 +208,7 @@ TEST_F(RolesTest, AServerSaysWhatItIs) {
        "take rename-command for it out of redis.conf"},
       {{{"CLUSTER", "-NOPERM this user has no permissions to run the 'cluster|slots' command"},
         {"HELLO", Hello("cluster")}},
-       "grant the user its rights (`het ps conf` prints them)"},
+       "grant the user its rights (examples/deploy/users.conf)"},
       {{{"CLUSTER", "-NOAUTH Authentication required."}}, "give user and password as redis://USER:PASSWORD@"},
       {{{"CLUSTER", "-DENIED Redis is running in protected mode because protected mode is enabled"}},
        "it is in protected mode; give it a password"},

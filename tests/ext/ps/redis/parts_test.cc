@@ -113,34 +113,6 @@ TEST_F(RedisParts, KeysThatDoNotFit) {
   EXPECT_EQ(Clocks(), std::vector<Clock>({0, 1, 1, 1}));
 }
 
-// Placing partitions by load needs each one's requests, without those of others in the same frame.
-TEST_F(RedisParts, EachPartitionCountsItsOwn) {
-  Begin();
-  Ask("HET.STEP", keys_[0], Frame(1));
-  Ask("HET.STEP", keys_[2], Frame(2, 2));
-  Ask("HET.STEP", keys_[2], Frame(2, 2));  // a duplicate: answered, and nothing is pushed
-  for (int i = 0; i < 300; ++i) Ask("HET.READ", keys_[3], Frame(0, 3));
-  const auto all = [&](const std::string& field) {
-    std::vector<int64_t> of;
-    for (const std::string& key : keys_) of.push_back(std::stoll(store().Stat(field, key)));
-    return of;
-  };
-  EXPECT_EQ(all("frames"), std::vector<int64_t>({1, 1, 3, 303}));
-  EXPECT_EQ(all("rows_pushed"), std::vector<int64_t>({1, 1, 2, 2}));
-  EXPECT_EQ(all("rows_pulled"), std::vector<int64_t>({1, 1, 3, 303}));
-  for (const std::string field : {"bytes_in", "bytes_out", "busy_us"}) {
-    const std::vector<int64_t> of = all(field);
-    const int64_t sum = of[0] + of[1] + of[2] + of[3];
-    if (field == "busy_us") {
-      EXPECT_GT(of[3], 0);
-      EXPECT_LE(sum, server().Info("het", "het_busy_us")) << "the rest is the server's";
-    } else {
-      EXPECT_GT(of[3], 10 * of[1]) << field;
-      EXPECT_EQ(sum, server().Info("het", "het_" + field)) << field;
-    }
-  }
-}
-
 // A user with a right to the command's key must not reach other keys through it.
 TEST_F(RedisParts, AclAppliesToEveryKeyOfAFrame) {
   Begin();

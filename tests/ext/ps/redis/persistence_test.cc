@@ -68,10 +68,6 @@ TEST_F(RedisPersistenceTest, DumpAndRestore) {
   ASSERT_TRUE(Command({"RESTORE", "q", "0", Command({"DUMP", "p"}).text}).ok());
   EXPECT_EQ(store().Digest("q"), store().Digest());
   EXPECT_NE(store().Stat("incarnation", "q"), store().Stat("incarnation")) << "a new one at each start";
-  for (const char* field : {"frames", "rows_pulled", "rows_pushed", "bytes_in", "bytes_out", "busy_us"}) {
-    EXPECT_EQ(store().Stat(field, "q"), "0") << field << " counts only the copy's own requests";
-  }
-  EXPECT_NE(store().Stat("frames"), "0");
 }
 
 TEST_F(RedisPersistenceTest, LogKillAndRestart) {

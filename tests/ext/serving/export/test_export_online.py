@@ -19,7 +19,6 @@ import tensorflow as tf
 from rules_lib import learn
 
 import het_tf
-from het_tf.ext.ps.python import conf
 from het_tf.python.session import reporting
 
 pytestmark = [
@@ -174,7 +173,7 @@ def test_a_fresh_process_may_only_read(server: Any, tmp_path: Path, monkeypatch:
     model = make_model()
     step(model)
     het_tf.export(model, tmp_path / "m", het_tf.serving.Online(pull_bound=0), verbose=False)
-    rights = conf.users()["het-serving"].split()
+    rights = redis_lib.rights()["het-serving"]
     assert server.command("ACL", "SETUSER", "reader", "on", ">secret", *rights).startswith(b"+OK")
     address = server.address.replace("unix://", "unix://reader:secret@")
     try:

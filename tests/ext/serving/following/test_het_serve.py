@@ -12,7 +12,6 @@ from cli_lib import het
 from followed_lib import IDS, Followed, make_model
 
 import het_tf
-from het_tf.ext.ps.python import conf
 from het_tf.ext.serving.python.following import target
 
 pytestmark = redis_lib.MARKS
@@ -127,7 +126,7 @@ def test_damaged_dense_weights_are_refused(followed):
 
 
 def test_a_missing_right_is_named(followed):
-    rights = conf.users()["het-follower"].split()
+    rights = redis_lib.rights()["het-follower"]
     followed.server.command("ACL", "SETUSER", "reader", *rights, "-get", "on", ">word")
     address = followed.server.address.replace("unix://", "unix://reader:word@")
     with followed.follower(HET_SERVE_PS=address):

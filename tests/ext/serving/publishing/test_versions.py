@@ -13,7 +13,7 @@ from safetensors.numpy import load
 from versions_lib import DIGEST, version
 
 import het_tf
-from het_tf.ext.ps.python import address, conf, partitions
+from het_tf.ext.ps.python import address, partitions
 from het_tf.ext.ps.python.client import Client
 from het_tf.ext.ps.python.node import Refused, Unreachable
 from het_tf.ext.serving.python.publishing import dense_store
@@ -337,10 +337,10 @@ def test_a_client_waits_for_a_server_that_restarts(fresh, tmp_path):
         server.start()
 
 
-def test_rights_of_conf_are_enough_and_no_more(publisher, server):
-    users = conf.users()
+def test_rights_of_users_are_enough_and_no_more(publisher, server):
+    users = redis_lib.rights()
     for name in ("het-worker", "het-follower", "het-serving"):
-        answer = server.command("ACL", "SETUSER", name, "on", ">pw", *users[name].split())
+        answer = server.command("ACL", "SETUSER", name, "on", ">pw", *users[name])
         assert answer.startswith(b"+OK"), answer
     try:
         url = {name: server.address.replace("//", f"//{name}:pw@") for name in users}
@@ -355,7 +355,7 @@ def test_rights_of_conf_are_enough_and_no_more(publisher, server):
             with pytest.raises(Refused, match="NOPERM"):
                 versions.append(version(9))
         serving = PublisherOfArrays(url["het-serving"], 2, None)
-        with pytest.raises(RuntimeError, match=r"NOPERM.*`het ps conf` prints the rights that w"):
+        with pytest.raises(RuntimeError, match=r"NOPERM.*users.conf has the rights that w"):
             serving.publish(5)
         serving.close()
     finally:

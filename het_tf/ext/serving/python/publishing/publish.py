@@ -73,7 +73,7 @@ def publish(
         namespaces, an argument is out of range, or the dense weights are too large.
       ConnectionError, TimeoutError: The parameter server does not answer.
       RuntimeError: The model has no weights yet, the server refuses a command, such as for missing rights
-        (`het ps conf` prints them), or another process has published in this namespace meanwhile.
+        (examples/deploy/users.conf), or another process has published in this namespace meanwhile.
       OSError: The directory cannot be written.
       Under Horovod an error of one rank is raised on all.
     """
