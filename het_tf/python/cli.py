@@ -35,7 +35,7 @@ EXIT = {
     1: "something is wrong: a line says what",
     2: "wrong arguments",
     130: "ended by Ctrl-C",
-    141: "nobody reads the output, as in `het ckpt inspect DIR | head -1`",
+    141: "nobody reads the output, as in `het ps status | head -1`",
 }
 _CTRL_C, _UNREAD = 130, 141
 _ERRORS = (ValueError, RuntimeError, LookupError, ConnectionError, ImportError)  # printed without a traceback

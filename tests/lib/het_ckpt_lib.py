@@ -242,10 +242,3 @@ def content(path: Path) -> dict[str, dict[int, tuple]]:
             ):
                 rows[int(key)] = (int(clock), value.tolist(), slot.tolist(), int(used), int(count))
     return found
-
-
-def merged(out: Path, *paths: object) -> dict[str, dict[int, tuple]]:
-    """The rows of a merged checkpoint, which `verify` finds sound."""
-    het_ckpt("merge", out, *paths)
-    het_ckpt("verify", out)
-    return content(out)

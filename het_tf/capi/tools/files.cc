@@ -8,15 +8,6 @@
 using het::Status;
 using het::Text;
 
-int HetMergeRows(const char* path, const char* request) {
-  return het::Answer([&]() -> Status {
-    HET_ASSIGN_OR_RETURN(const auto parsed, het::ParseMergeRequest(request));
-    HET_ASSIGN_OR_RETURN(const auto merged, het::MergeRows(path, parsed));
-    Text() = het::ToJson(merged);
-    return Status();
-  });
-}
-
 int HetVerifyRows(const char* path, const char* request) {
   return het::Answer([&]() -> Status {
     HET_ASSIGN_OR_RETURN(const auto parsed, het::ParseVerifyRequest(request));

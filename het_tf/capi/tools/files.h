@@ -8,13 +8,8 @@
 
 extern "C" {
 
-// Writes the new file `path`: each key's newest row from a chain of files. Request:
-// {"store": {"partitions": P, "hash_seed": n}, "partitions": [number], "tables": [{"name", "dim",
-// "slot_floats", "complete": bool, "files": [path of a row file, oldest first]}]}; a table that is not
-// complete keeps the keys that its files remove. Text as for HetSaveRows.
-HET_EXPORT int HetMergeRows(const char* path, const char* request);
-// Reads all of a row file. Request: {"entry": that of the manifest; "store" as above, or none: then keys and
-// floats are not looked at}. Text: {"faults": [text], "tables": {name: {"rows", "removed", "dim",
+// Reads all of a row file. Request: {"entry": that of the manifest, "store": {"partitions": P, "hash_seed":
+// n}, or none: then keys and floats are not looked at}. Text: {"faults": [text], "tables": {name: {"rows", "removed", "dim",
 // "slot_floats"}}}.
 // InvalidArgument: it is not the file of this entry.
 HET_EXPORT int HetVerifyRows(const char* path, const char* request);

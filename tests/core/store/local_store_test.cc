@@ -11,7 +11,7 @@
 
 #include "het_tf/core/base/alloc.h"
 #include "het_tf/core/store/shard.h"
-#include "het_tf/ext/checkpoint/cc/merge.h"
+#include "het_tf/ext/checkpoint/cc/row_reader.h"
 #include "tests/testing/random.h"
 #include "tests/testing/stored_rows.h"
 #include "tests/testing/table_specs.h"
@@ -333,58 +333,6 @@ TEST_F(CheckpointStore, RowsThatComeMeanwhilePushNoneOut) {
     for (Key key = 0; key < 200; ++key) EXPECT_EQ(saved.count(key), 1u) << key;
     EXPECT_EQ(saved.size(), keys.size());
   }
-}
-
-// One file for a full one and its increments, and one increment for two, in stores of another shape.
-TEST_F(CheckpointStore, MergedFilesHoldWhatTheChainDoes) {
-  const std::vector<Schema> schemas = {NewSchema("a", 3, "adam"), NewSchema("b", 2, "sgd")};
-  Embedded first(4, 5, schemas);
-  std::vector<std::string> chain;
-  std::mt19937 random(1);
-  std::map<Schema, std::vector<Position>> since;
-  for (int step = 0; step < 4; ++step) {
-    std::vector<SavedTable> tables;
-    for (const Schema& schema : schemas) {
-      for (int i = 0; i < 60; ++i) first.Assign(schema, random() % 100, static_cast<float>(random() % 1000));
-      for (int i = 0; i < (step > 0 ? 20 : 0); ++i) first.Remove(schema, random() % 100);
-      tables.push_back({schema});
-      if (step > 0) tables.back().since = since[schema];
-    }
-    for (const Schema& schema : schemas) since[schema] = PositionsOf(first.get(), *schema);
-    const auto paths = Save(first.get(), In("step" + std::to_string(step)), tables, 2);
-    chain.insert(chain.end(), paths.begin(), paths.end());
-  }
-  const auto merge = [&](const std::string& name, bool complete, std::vector<std::string> files) {
-    std::vector<std::string> merged;
-    for (const uint32_t first : {0u, 10u}) {
-      std::vector<uint32_t> partitions(first == 0 ? 10 : 14);
-      std::iota(partitions.begin(), partitions.end(), first);
-      merged.push_back(In(name + std::to_string(merged.size())));
-      const auto done = MergeRows(
-          merged.back(),
-          {Layout(24, 9), partitions, {{"a", 3, 7, complete, files}, {"b", 2, 0, complete, files}}});
-      EXPECT_TRUE(done.ok()) << done.status().message();
-    }
-    return merged;
-  };
-  const auto same = [&](const std::vector<std::string>& paths) {
-    Embedded next(2, 7, schemas);
-    for (const Schema& schema : schemas) {
-      Load(next.get(), paths, schema);
-      EXPECT_EQ(RowsOf(next.get(), *schema), RowsOf(first.get(), *schema));
-    }
-  };
-  const std::vector<std::string> full = {chain[0], chain[1]};
-  same(merge("whole", true, chain));
-  auto parts = merge("full", true, full);
-  for (const auto& path : merge("rest", false, {chain.begin() + 2, chain.end()})) parts.push_back(path);
-  same(parts);
-
-  SetAllocLimit(AllocatedBytes() + 10000);  // checkpoint/test_row_files.py has the other refusals
-  const Status status = MergeRows(In("refused"), {Layout(3, 9), {0}, {{"a", 3, 7, true, full}}}).status();
-  SetAllocLimit(SIZE_MAX);
-  EXPECT_THAT(status.message(), HasSubstr("out of memory while rows were merged"));
-  EXPECT_FALSE(RowReader::Open(In("refused")).ok());
 }
 
 TEST_F(CheckpointStore, WhatDoesNotFitIsRefused) {

@@ -118,7 +118,7 @@ def test_partitions_that_no_file_has(tmp_path):
     document = manifest(path)
     document["files"][0]["partitions"] = [0]
     seal(path, document)
-    assert f"its store has {PARTITIONS} partitions" in het_ckpt("inspect", path, status=1).err
+    assert f"its store has {PARTITIONS} partitions" in het_ckpt("verify", path, status=1).err
 
 
 # --- files from anywhere -----------------------------------------------------------------------------

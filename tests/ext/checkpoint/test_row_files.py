@@ -10,7 +10,6 @@ from safetensors.numpy import load_file
 
 import het_tf
 from het_tf.ext.checkpoint.python.row_files import verify_rows
-from het_tf.python import calling
 from het_tf.python.session import native
 
 pytestmark = pytest.mark.usefixtures("fresh")
@@ -100,30 +99,3 @@ def test_what_is_refused(tmp_path):
     damaged["tensors"]["item/values"]["xxh3"] = "00000000"
     with pytest.raises(ValueError, match=r"rows-0' is damaged: 'item/values', bytes \d+ to \d+, has"):
         verify_rows(path, damaged)
-
-
-def test_merges_that_are_refused(tmp_path):
-    declare()
-    fill()
-    ((path, _),) = save(tmp_path / "one", groups=1).items()
-    widths = {"dim": 7, "slot_floats": 15}
-    table = {"name": "item", **widths, "complete": True, "files": [path]}
-    request = {"store": {"partitions": 4, "hash_seed": 2**64 - 1}, "partitions": [0, 3], "tables": [table]}
-    target = tmp_path / "merged"
-    for change, error, message in (
-        ({"partitions": [4]}, ValueError, "partition 4 cannot be merged; .* 0 to 3"),
-        ({"partitions": [-1]}, ValueError, "partitions has -1"),
-        ({"store": {"partitions": 0, "hash_seed": 0}}, ValueError, "partitions is 0; it must be .* to 65536"),
-        ({"store": {"partitions": 4, "hash_seed": "1"}}, ValueError, 'hash_seed is "1"; it must be an'),
-        ({"tables": [table | {"dim": 0}]}, ValueError, "dim is 0; it must be an integer from 1 to 65536"),
-        ({"tables": [table | {"dim": 6}]}, ValueError, "have 7 floats and 15 of slots; .* have 6 and 15"),
-        ({"tables": [table | {"files": [path + "x"]}]}, LookupError, "No such file"),
-        ({"tables": [{"name": "item"}]}, ValueError, "the merge request is malformed: .*dim"),
-    ):
-        with pytest.raises(error, match=message):
-            calling.tools()("HetMergeRows", str(target), json.dumps(request | change))
-        assert not target.exists()
-    with pytest.raises(OSError, match=r"cannot create .*File exists"):
-        calling.tools()("HetMergeRows", path, json.dumps(request))
-    merged = json.loads(calling.tools()("HetMergeRows", str(target), json.dumps(request)))
-    assert 0 < merged["tables"]["item"]["rows"] < het_tf.Table("item").size

@@ -47,8 +47,7 @@ _CALLS = {
     "from_edges": lambda path: Graph.from_edges(path, np.zeros((1, 2), np.int64)),
 }
 _COMMANDS = {
-    "ckpt": ("ckpt", "inspect", "{}"),
-    "ckpt merge": ("ckpt", "merge", "here", "{}"),
+    "ckpt": ("ckpt", "verify", "{}"),
     "plan": ("plan", "show", "{}"),
     "plan profile": ("plan", "profile", "--data", "a:b", "--out", "{}"),
     "ps": ("ps", "up", "--dir", "{}"),

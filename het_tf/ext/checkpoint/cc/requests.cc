@@ -101,24 +101,6 @@ Result<std::map<std::string, std::vector<Position>>> ParseSinceRequest(const std
   return Parse<std::map<std::string, std::vector<Position>>>("request of changes", text, ReadPositions);
 }
 
-Result<MergeRequest> ParseMergeRequest(const std::string& text) {
-  return Parse<MergeRequest>("merge request", text, [](const Json& json, MergeRequest* request) -> Status {
-    HET_RETURN_IF_ERROR(ReadLayout(json.at("store"), &request->layout));
-    HET_RETURN_IF_ERROR(ReadPartitions(json.at("partitions"), &request->partitions));
-    for (const Json& one : json.at("tables")) {
-      uint64_t dim = 0;
-      uint64_t slot_floats = 0;
-      HET_RETURN_IF_ERROR(ReadNumber(one, "dim", 1, TableSchema::kMaxDim, &dim));
-      HET_RETURN_IF_ERROR(
-          ReadNumber(one, "slot_floats", 0, uint64_t{16} * TableSchema::kMaxDim, &slot_floats));
-      request->tables.push_back({one.at("name").get<std::string>(), static_cast<uint32_t>(dim),
-                                 static_cast<uint32_t>(slot_floats), one.at("complete").get<bool>(),
-                                 one.at("files").get<std::vector<std::string>>()});
-    }
-    return Status();
-  });
-}
-
 Result<VerifyRequest> ParseVerifyRequest(const std::string& text) {
   return Parse<VerifyRequest>(
       "request to verify", text, [](const Json& json, VerifyRequest* request) -> Status {

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "het_tf/ext/checkpoint/cc/load.h"
-#include "het_tf/ext/checkpoint/cc/merge.h"
 #include "het_tf/ext/checkpoint/cc/row_writer.h"
 #include "het_tf/ext/checkpoint/cc/verify.h"
 
@@ -39,7 +38,6 @@ struct CommitRequest {
 
 Result<SaveRequest> ParseSaveRequest(const std::string& json);
 Result<std::map<std::string, std::vector<Position>>> ParseSinceRequest(const std::string& json);
-Result<MergeRequest> ParseMergeRequest(const std::string& json);
 Result<VerifyRequest> ParseVerifyRequest(const std::string& json);
 Result<LoadRequest> ParseLoadRequest(const std::string& json);
 Result<BeginRequest> ParseBeginRequest(const std::string& json);

@@ -1,4 +1,4 @@
-"""Files of rows, read and written by the native library without TensorFlow (capi/tools/files.h)."""
+"""Files of rows, read by the native library without TensorFlow (capi/tools/files.h)."""
 
 import json
 from pathlib import Path
@@ -8,28 +8,13 @@ from het_tf.ext.checkpoint.python.manifest import open_part
 from het_tf.python.calling import tools
 
 
-def merge_rows(
-    path: Path, store: dict[str, int], partitions: list[int], tables: list[dict[str, Any]]
-) -> dict[str, Any]:
-    """Writes the newest rows of chains of files into a new one. Returns its entry, with "tables".
-
-    Args:
-      path: The new file.
-      store: Its shape: "partitions", "hash_seed".
-      partitions: Numbers of the file's partitions.
-      tables: For each "name", "dim", "slot_floats", "complete" and "files", the oldest first.
-    """
-    request = {"store": store, "partitions": partitions, "tables": tables}
-    return dict(json.loads(tools()("HetMergeRows", str(path), json.dumps(request))))
-
-
 def verify_rows(path: Path, entry: dict[str, Any], store: dict[str, int] | None = None) -> dict[str, Any]:
     """Reads all of a file, and compares it with the manifest.
 
     Args:
       path: The file.
       entry: Its entry in the manifest.
-      store: As in `merge_rows`, to look at keys and floats too.
+      store: Its shape, "partitions" and "hash_seed", to look at keys and floats too.
 
     Returns:
       "faults" of keys and floats, a line each, and "tables": "rows", "removed", "dim", "slot_floats" of each.

@@ -1,4 +1,1 @@
-"""The commands `het ckpt`, which need no TensorFlow: show, check and merge checkpoints.
-
-`inspect` reads the manifests; `verify` and `merge` read rows with the native library, block by block.
-"""
+"""The command `het ckpt verify`, which reads rows with the native library, block by block: no TensorFlow."""

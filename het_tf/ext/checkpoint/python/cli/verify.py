@@ -1,10 +1,12 @@
 """`het ckpt verify`: reads every byte of a checkpoint and of its bases."""
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from het_tf.ext.checkpoint.python import directory
 from het_tf.ext.checkpoint.python import manifest as manifests
-from het_tf.ext.checkpoint.python.cli.view import TableView, View
 from het_tf.ext.checkpoint.python.manifest import Manifest
 from het_tf.ext.checkpoint.python.row_files import verify_rows
 from het_tf.ext.checkpoint.python.tensors import TensorFile
@@ -13,21 +15,12 @@ Advance = Callable[[int], None]
 
 
 def total_bytes(chain: list[Manifest]) -> int:
-    """Number of bytes that `checksums` reads."""
+    """Number of bytes of all files of a chain."""
     return sum(manifest.bytes for manifest in chain)
 
 
-def checksums(chain: list[Manifest], advance: Advance, contents: bool = False) -> list[str]:
-    """Checks every file of a chain against its manifest.
-
-    Args:
-        chain: The manifests.
-        advance: Called with the number of bytes just read.
-        contents: Whether to check keys, clocks and floats, too.
-
-    Returns:
-        The faults, a line each.
-    """
+def _check(chain: list[Manifest], advance: Advance) -> list[str]:
+    """Checks every file of a chain. Returns the faults, a line each."""
     faults: list[str] = []
     for manifest in chain:
         counted = {name: {"rows": 0, "removed": 0} for name in manifest.tables}
@@ -35,18 +28,17 @@ def checksums(chain: list[Manifest], advance: Advance, contents: bool = False) -
         for entry in manifest.files:
             path = manifest.path / entry["name"]
             try:
-                found = verify_rows(path, entry, manifest.store if contents else None)
+                found = verify_rows(path, entry, manifest.store)
                 if strange := found["tables"].keys() - counted.keys():
                     names = ", ".join(sorted(strange))
                     raise ValueError(f"{path} is damaged: it has tables that the manifest lacks: {names}")
                 faults += found["faults"]
                 for name, of in found["tables"].items():
-                    table = TableView(name, manifest.tables[name])
-                    if (of["dim"], of["slot_floats"]) != (table.dim, table.slot_floats):
+                    dim, slot_floats = _widths(manifest.tables[name])
+                    if (of["dim"], of["slot_floats"]) != (dim, slot_floats):
                         raise ValueError(
                             f"{path} is damaged: rows of table {name!r} have {of['dim']} floats and"
-                            f" {of['slot_floats']} of slots, and by the manifest {table.dim} and"
-                            f" {table.slot_floats}"
+                            f" {of['slot_floats']} of slots, and by the manifest {dim} and {slot_floats}"
                         )
                     for kind in counted[name]:
                         counted[name][kind] += of[kind]
@@ -78,11 +70,26 @@ def verify(
         The manifests, the oldest first, and the faults, a line each; the checkpoint is sound without any.
 
     Raises:
-        ValueError, OSError: A manifest is missing or damaged, or a base lacks a table.
+        ValueError, OSError: A manifest is missing or damaged.
     """
-    chain = View.open(path).chain
+    chain = directory.chain(directory.resolve(path))
     begin(total_bytes(chain))
-    return chain, checksums(chain, advance, contents=True)
+    return chain, [*_lacking(chain), *_check(chain, advance)]
+
+
+def _widths(table: dict[str, Any]) -> tuple[int, int]:
+    """Floats of a value and of the slots of a row."""
+    return int(table["spec"]["dim"]), sum(int(floats) for _, floats in table["slots"])
+
+
+def _lacking(chain: list[Manifest]) -> list[str]:
+    """Bases that lack a table with rows that the next checkpoint builds on."""
+    return [
+        f"{base.path} has no table {name!r}, whose rows {manifest.path} builds on"
+        for base, manifest in itertools.pairwise(chain)
+        for name, table in manifest.tables.items()
+        if not table["complete"] and name not in base.tables
+    ]
 
 
 def _line(error: Exception) -> str:
