@@ -14,8 +14,6 @@
 namespace het {
 namespace {
 
-constexpr size_t kMostPasswordBytes = 4096;
-
 // Runs f(table) for the table of that name.
 template <typename F>
 int WithTable(const char* name_space, const char* table, const F& f) {
@@ -238,19 +236,9 @@ int HetRefresh(const char* name_space) {
 int HetConnectWith(const char* address, const char* options, HetPassword password) {
   return Answer([&]() -> Status {
     const std::string text = address;
-    std::function<het::Result<std::string>()> ask;
-    if (password != nullptr) {
-      ask = [password]() -> het::Result<std::string> {
-        std::string buffer(het::kMostPasswordBytes, '\0');
-        const int64_t size = password(buffer.data(), buffer.size());
-        buffer.resize(static_cast<size_t>(size < 0 ? -size : size));
-        if (size >= 0) return buffer;
-        return het::FailedPrecondition("password of het_tf.Store: " + buffer);
-      };
-    }
     HET_ASSIGN_OR_RETURN(auto config, het::ParseRemoteOptions(options));
     if (text.empty()) return het::SetEngineFactory(nullptr);
-    HET_ASSIGN_OR_RETURN(auto parsed, het::ParseServerAddress(text, std::move(ask)));
+    HET_ASSIGN_OR_RETURN(auto parsed, het::ReadAddress(address, password));
     return het::SetEngineFactory([server = parsed, config = config](const std::string& name, size_t threads) {
       return het::OpenRemoteEngine(server, name, threads, config);
     });

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "het_tf/core/base/c_text.h"
+#include "het_tf/ext/ps/capi/server.h"
 
 extern "C" {
 
@@ -67,10 +68,7 @@ HET_EXPORT int HetScanCopy(const void* scan, int64_t* ids, int64_t* clocks, uint
 HET_EXPORT void HetScanFree(void* scan);
 
 // Unused namespaces will have their tables at this parameter server; "": in this process. `options`: a JSON
-// object (ext/ps/client/remote_options.h), or "". `password`: null, or gives the password of each new
-// connection, if the address has none: writes it, or the reason why there is none, and returns its bytes, or
-// these negated. Any thread may call it, as long as the process lives.
-typedef int64_t (*HetPassword)(char* out, size_t room);
+// object (ext/ps/client/remote_options.h), or "". `password`: as of HetServerOpen.
 HET_EXPORT int HetConnectWith(const char* address, const char* options, HetPassword password);
 // Text: the same with defaults. InvalidArgument names the error.
 HET_EXPORT int HetCheckOptions(const char* options);

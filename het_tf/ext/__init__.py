@@ -12,8 +12,8 @@ extensions.ports |= {
 }
 extensions.commands |= {
     "run": ("het_tf.ext.workers.python.launch.cli", "start the ranks of a job, on one machine or on several"),
-    "ps": ("het_tf.ext.ps.python.cli", "run parameter servers: up, status, save, reshard, exporter"),
-    "ckpt": ("het_tf.ext.checkpoint.python.cli.cli", "inspect, verify and merge checkpoints"),
+    "ps": ("het_tf.ext.ps.python.cli", "run parameter servers: up, down, status, reshard, exporter"),
+    "ckpt": ("het_tf.ext.checkpoint.python.cli.cli", "verify checkpoints"),
     "plan": ("het_tf.ext.sizing.python.cli", "forecast the cost of a job"),
     "serve": (
         "het_tf.ext.serving.python.following.cli",

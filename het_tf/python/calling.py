@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from het_tf.python import versions
 from het_tf.python.quoting import shortened
 
@@ -107,6 +105,32 @@ def _error(code: int, text: str) -> BaseException:
     return _EXCEPTIONS.get(code, RuntimeError)(shortened(text))
 
 
+_PASSWORD = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_size_t)  # HetPassword
+_passwords: list[Any] = []  # a server's connections may be made as long as the process lives
+
+
+def password(ask: Callable[[], str] | None) -> Any:
+    """Returns a function that gives the password of new connections as a HetPassword; None: there is none."""
+    if ask is None:
+        return _PASSWORD()
+
+    def write(out: int, room: int) -> int:
+        try:
+            text, sign = ask().encode(), 1
+            if not text or len(text) > room:
+                raise ValueError(f"it has {len(text)} bytes; a password has 1 to {room}")
+        except BaseException as error:  # Ctrl-C, too: it must not be lost in the core
+            what = (
+                "it is no string" if isinstance(error, AttributeError) else f"{type(error).__name__}: {error}"
+            )
+            text, sign = what.encode(errors="replace")[:room], -1
+        ctypes.memmove(out, text, len(text))
+        return sign * len(text)
+
+    _passwords.append(_PASSWORD(write))
+    return _passwords[-1]
+
+
 @functools.cache
 def tools() -> Callable[..., str]:
     """Returns `call` of libhet_engine.so, whose functions need no TensorFlow."""
@@ -124,6 +148,6 @@ def _to_c(value: Any) -> Any:
         return text
     if isinstance(value, int):
         return ctypes.c_int64(value)
-    if isinstance(value, np.ndarray):
+    if hasattr(value, "ctypes"):  # an array of NumPy, which het ps does not load
         return value.ctypes.data_as(ctypes.c_void_p)
     return value

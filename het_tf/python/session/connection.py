@@ -1,6 +1,5 @@
 """`het_tf.init`: the workers, the parameter server, the engine's threads. Writes the settings."""
 
-import ctypes
 import dataclasses
 import json
 import math
@@ -8,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Any, Literal
 
-from het_tf.python import backend, extensions
+from het_tf.python import backend, calling, extensions
 from het_tf.python.checks import one_of, whole_or_none
 from het_tf.python.session import collective, native, reporting, settings
 from het_tf.python.session.native import plain
@@ -17,9 +16,6 @@ from het_tf.python.session.workers import Workers
 
 GRADIENT_SCALES = ("mean", "sum")
 _NO_OPTIONS = ("address", "password")  # of Store: not for the core's options
-_PASSWORD = ctypes.CFUNCTYPE(
-    ctypes.c_int64, ctypes.c_void_p, ctypes.c_size_t
-)  # HetPassword of capi/management.h
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,7 +181,9 @@ def _connect(
     changed = (options, password) != (settings.current.ps_options, settings.current.ps_password)
     if address != (settings.current.ps or "") or (address and changed):
         try:
-            native.call("HetConnectWith", address, options, _for_core(password))
+            native.call(
+                "HetConnectWith", address, options, calling.password(settings.password_function(password))
+            )
         except RuntimeError as error:
             raise RuntimeError(
                 f"{error}; call het_tf.init before the first layer is made, or het_tf.reset() first"
@@ -200,39 +198,16 @@ def _connect(
             except BaseException:  # Ctrl-C, too
                 before = settings.current
                 password = before.ps_password
-                native.call("HetConnectWith", before.ps or "", before.ps_options, _for_core(password))
+                native.call(
+                    "HetConnectWith",
+                    before.ps or "",
+                    before.ps_options,
+                    calling.password(settings.password_function(password)),
+                )
                 raise
     settings.current.ps, settings.current.ps_options = address, options
     settings.current.ps_password = password
     reporting.start()
-
-
-# A server's connections may be made as long as the process lives.
-_passwords: list[Any] = []
-
-
-def _for_core(password: str | Callable[[], str] | None) -> Any:
-    """Returns `Store.password` as a function for the core."""
-    ask_password = settings.password_function(password)
-    if ask_password is None:
-        return _PASSWORD()
-
-    def write(out: int, room: int) -> int:
-        try:
-            password = ask_password()
-            text, sign = password.encode(), 1
-            if not text or len(text) > room:
-                raise ValueError(f"it has {len(text)} bytes; a password has 1 to {room}")
-        except BaseException as error:  # Ctrl-C, too: it must not be lost in the core
-            what = (
-                "it is no string" if isinstance(error, AttributeError) else f"{type(error).__name__}: {error}"
-            )
-            text, sign = what.encode(errors="replace")[:room], -1
-        ctypes.memmove(out, text, len(text))
-        return sign * len(text)
-
-    _passwords.append(_PASSWORD(write))
-    return _passwords[-1]
 
 
 def connect() -> None:

@@ -8,7 +8,6 @@ from het_ckpt_lib import content, het_ckpt
 
 import het_tf
 from het_tf import checkpoint
-from het_tf.ext.checkpoint.python import manifest as manifest_lib
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh")]
 

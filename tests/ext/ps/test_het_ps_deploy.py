@@ -49,7 +49,7 @@ def test_kubernetes():
 
 
 def test_the_manual_explains_real_messages():
-    manual = (ROOT / "docs/het-ps.md").read_text()
+    manual = (ROOT / "docs/servers.md").read_text()
     code = "".join(path.read_text() for path in (ROOT / "het_tf/ext/ps/python").glob("*.py"))
     code = re.sub(r'"\s+f?"', "", code)
     for message in ("is on PATH", "cannot change while", "the server ended", "it loads its data",

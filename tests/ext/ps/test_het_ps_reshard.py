@@ -107,10 +107,7 @@ def test_a_key_on_both_sides_is_not_overwritten(two):
     assert ask(urls[0], "HET.STAT", key) == rows
     # Follows the message.
     with redis_node(urls[1]) as node:
-        pipe = node._redis.pipeline(transaction=False)
-        pipe.execute_command("ASKING")
-        pipe.execute_command("DEL", key)
-        assert pipe.execute()[1] == 1
+        assert node.ask_all([("ASKING",), ("DEL", key)])[1] == 1
     het_ps("reshard", "--ps", url, "--repair")
     assert picture("--ps", url)["faults"] == [] and slot in mine(urls[1]).slots
     het_tf.Table("t").drop()

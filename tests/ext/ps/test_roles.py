@@ -8,16 +8,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pytest
-import redis
 import redis_lib
 
 import het_tf
 from het_tf.ext.ps.python.address import parse
 from het_tf.ext.ps.python.client import Client
+from het_tf.ext.ps.python.node import Node, Refused, Unreachable
 
 pytestmark = redis_lib.MARKS
 
@@ -37,9 +37,9 @@ class Tcp(redis_lib.Server):
     def place(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def replication(self) -> dict[str, Any]:
-        with redis.Redis(port=self.port) as client:
-            return client.info("replication")
+    def replication(self) -> dict[str, str]:
+        with node(self.port) as server:
+            return server.info("replication")
 
 
 @contextlib.contextmanager
@@ -65,25 +65,29 @@ def sentinel(directory: Path, watched: Tcp) -> Iterator[str]:
     )
     process = subprocess.Popen([redis_lib.PROGRAM, str(conf), "--sentinel"], stdout=subprocess.DEVNULL)
     try:
-        with redis.Redis(port=port) as client:
-            await_that(lambda: ping(client))
+        with node(port) as server:
+            await_that(lambda: answers(server))
         yield f"redis+sentinel://127.0.0.1:{port}/models"
     finally:
         process.kill()
         process.wait()
 
 
-def ping(client: redis.Redis) -> bool:
-    with contextlib.suppress(redis.ConnectionError):
-        return bool(client.ping())
+def node(port: int, login: str = "") -> Node:
+    return Node.of(parse(f"redis://{login}127.0.0.1:{port}"))
+
+
+def answers(server: Node) -> bool:
+    with contextlib.suppress(Unreachable):
+        return bool(server.ask("PING"))
     return False
 
 
-def fails_over(client: redis.Redis) -> bool:
+def fails_over(server: Node) -> bool:
     """Whether a Sentinel begins a failover: not before it knows that the replica is well."""
     try:
-        return bool(client.execute_command("SENTINEL", "FAILOVER", "models"))
-    except redis.ResponseError as error:
+        return bool(server.ask("SENTINEL", "FAILOVER", "models"))
+    except Refused as error:
         assert "NOGOODSLAVE" in str(error)
         return False
 
@@ -102,7 +106,9 @@ def link(one: Tcp, two: Tcp) -> None:
 def copied(one: Tcp, two: Tcp) -> bool:
     """Whether a replica has everything: WAIT would look at the writes of its own connection alone."""
     until, now = one.replication(), two.replication()
-    return now.get("master_link_status") == "up" and now["slave_repl_offset"] >= until["master_repl_offset"]
+    return now.get("master_link_status") == "up" and int(now["slave_repl_offset"]) >= int(
+        until["master_repl_offset"]
+    )
 
 
 def trains(layer: object, counts: np.ndarray) -> None:
@@ -148,15 +154,13 @@ def test_a_sentinel_names_the_server(tmp_path):
         het_tf.init(ps=address)
         layer, counts = redis_lib.counter(staleness=0), np.zeros((8, 2))
         trains(layer, counts)
-        place = parse(at).places[0]
-        with redis.Redis(place.host, place.port, decode_responses=True) as client:
+        with node(parse(at).places[0].port) as server:
             # It learns of replicas every ten seconds.
-            await_that(lambda: client.execute_command("SENTINEL", "REPLICAS", "models"))
+            await_that(lambda: server.ask("SENTINEL", "REPLICAS", "models"))
             await_that(lambda: copied(one, two))
-            await_that(lambda: fails_over(client))
+            await_that(lambda: fails_over(server))
             named = ["127.0.0.1", str(two.port)]
-            words = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "models")
-            await_that(lambda: list(client.execute_command(*words)) == named)
+            await_that(lambda: server.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "models") == named)
         trains(layer, counts)
         command = [
             sys.executable,
@@ -196,10 +200,16 @@ def test_a_password_changes_while_a_job_runs(tmp_path, monkeypatch, source):
         het_tf.init(ps=stores[source])
         layer, counts = redis_lib.counter(staleness=0), np.zeros((8, 2))
         trains(layer, counts)
-        with redis.Redis(port=server.port, password=first) as client:
-            client.config_set("requirepass", second)
+        publisher = Client(
+            parse(base if source == "function" else stores[source].address, stores[source].password)
+        )
+        assert publisher.ask("key", "SET", "key", "value") == "OK"
+        with node(server.port, f":{quote(first, safe='')}@") as client:
+            client.ask("CONFIG", "SET", "requirepass", second)
             change(second)
-            client.client_kill_filter(_type="normal", skipme=True)
+            client.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        assert publisher.ask("key", "GET", "key") == "value"
+        publisher.close()
         trains(layer, counts)
 
 

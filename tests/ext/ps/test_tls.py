@@ -14,7 +14,6 @@ import pytest
 import redis_lib
 import tensorflow as tf  # its names of OpenSSL's functions are BoringSSL's, and were here first
 from het_ps_lib import ask, check, free_ports, het_ps, picture, train, up
-from redis.crc import key_slot
 
 import het_tf
 from het_tf.ext.ps.python import address as addresses
@@ -78,7 +77,7 @@ def test_one_server(one, directory):
     assert "has tls = True, and False" not in het_ps("up", "--dir", directory, "--tls").err
 
 
-def test_both_clients_say_what_is_wrong(directory, tmp_path):
+def test_training_and_commands_say_what_is_wrong(directory, tmp_path):
     address = address_of(directory)
     place = address.partition("?")[0]
     tls.make_certificates(tmp_path / "other", "127.0.0.1")
@@ -185,7 +184,7 @@ def test_a_cluster_whose_slots_move(tmp_path):
         with contextlib.ExitStack() as stack:
             shards = reshard.Shards(addresses.parse(address_of(directory)), stack)
             stays, leaves = shards.nodes
-            slots = {key_slot(key.encode()) for name, key in shards.partitions() if name == leaves}
+            slots = shards.weights().keys() & shards.owned[leaves]
             assert sum(shards.run(balance.Move(slot, leaves, stays)) for slot in slots) == 32
         redis_lib.count(layer, np.arange(200), expected)  # MOVED tells where the rows are
         het_tf.flush()
@@ -212,7 +211,7 @@ def test_what_up_needs(tmp_path, monkeypatch):
 
 
 def test_tensorflow_comes_first_in_a_process(directory):
-    """Nothing has opened OpenSSL before. In the process of these tests redis-py has."""
+    """Nothing has opened OpenSSL before."""
     program = f"""
 import tensorflow
 import het_tf, json

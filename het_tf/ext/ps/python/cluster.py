@@ -5,6 +5,8 @@ commands as `redis-cli --cluster create`; unlike it, `form` makes clusters of tw
 interruption a second call goes on where the first one stopped.
 """
 
+import binascii
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +16,14 @@ from het_tf.ext.ps.python.errors import ServerError
 from het_tf.ext.ps.python.node import Node, Refused
 
 SLOTS = 16384
+
+
+def slot_of(key: str) -> int:
+    """The slot of a key: of what stands between its first braces, if that is something."""
+    tag = re.search(r"\{(.*?)\}", key, re.DOTALL)
+    return binascii.crc_hqx((tag[1] if tag and tag[1] else key).encode(), 0) % SLOTS
+
+
 AUTOMATIC_SHARDS = 3
 """With fewer, no replica is promoted without an operator: those left are no majority of all primaries."""
 Say = Callable[[str], None]

@@ -1,18 +1,15 @@
-"""A connection to one server by redis-py: raw answers, errors that name the server, no hidden retries."""
+"""Connections to servers by the native client (ext/ps/capi/server.h): answers as Python's values."""
 
+import ctypes
 import dataclasses
-from collections.abc import Iterator, Sequence
+import functools
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import redis
-from redis.backoff import NoBackoff
-from redis.client import NEVER_DECODE
-from redis.credentials import CredentialProvider
-from redis.retry import Retry
-
-from het_tf.ext.ps.python import tls
 from het_tf.ext.ps.python.address import Address, Place
 from het_tf.ext.ps.python.errors import ServerError
+from het_tf.python import calling, versions
 
 
 class Unreachable(ServerError):
@@ -25,19 +22,15 @@ class Refused(ServerError):
     Args:
       place: The server.
       reply: The text of its error.
-      hint: What to do, if known.
     """
 
-    def __init__(self, place: object, reply: str, hint: str = "") -> None:
+    def __init__(self, place: object, reply: str) -> None:
+        hint = _hint(reply)
         super().__init__(f"{place}: {reply}" + (f"; {hint}" if hint else ""))
         self.reply = reply
 
 
 def _hint(reply: str) -> str:
-    if reply.startswith("WRONGPASS") or "invalid username-password" in reply:
-        return "check the user and the password"
-    if reply.startswith("NOAUTH"):
-        return "put the login into the address, as redis://USER:PASSWORD@HOST:PORT"
     if reply.startswith("NOPERM"):
         return "examples/deploy/users.conf has the rights that workers, followers and operators need"
     if reply.startswith("DENIED"):
@@ -45,15 +38,100 @@ def _hint(reply: str) -> str:
     return ""
 
 
-class _Login(CredentialProvider):
-    """Reads the password again for each connection."""
+@functools.cache
+def _library() -> ctypes.CDLL:
+    return calling.load(versions.ENGINE)
+
+
+@functools.cache
+def _ask() -> Callable[..., None]:
+    size, pointer = ctypes.c_size_t, ctypes.POINTER
+    types = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, size, ctypes.c_double)
+    return calling.bound(_library(), "HetServerAsk", *types, pointer(ctypes.c_void_p), pointer(size))
+
+
+class Servers:
+    """The servers of an address, connected to when asked. For one thread at a time.
+
+    Args:
+      address: Which.
+    """
 
     def __init__(self, address: Address) -> None:
-        self._address = address
+        self._handle = ctypes.c_void_p()
+        opened = calling.caller(_library())
+        opened(
+            "HetServerOpen", address.url(), calling.password(address.ask_password), ctypes.byref(self._handle)
+        )
+        self.close = weakref.finalize(self, _library().HetServerClose, self._handle)
+        """Closes the connections."""
 
-    def get_credentials(self) -> tuple[str] | tuple[str, str]:
-        password = self._address.secret()
-        return (self._address.user, password) if self._address.user else (password,)
+    def ask(
+        self, commands: Sequence[Sequence[object]], key: str | None, timeout: float, raw: bool = False
+    ) -> list[Any]:
+        """Sends commands and returns their answers: str, int, list, None or Refused.
+
+        Args:
+          commands: Their words; bytes are sent as they are, others as text.
+          key: One command goes to the server that owns this key; None: to the first of the address.
+          timeout: Seconds without a byte after which an answer is given up.
+          raw: Return bytes instead of str.
+
+        Raises:
+          Unreachable: No connection, or no answer in time.
+          Refused: The login is refused, or a command about a key.
+        """
+        sent = b"".join(map(_encoded, commands))
+        found, size = ctypes.c_void_p(), ctypes.c_size_t()
+        of_key = None if key is None else key.encode()
+        try:
+            _ask()(self._handle, of_key, sent, len(sent), timeout, ctypes.byref(found), ctypes.byref(size))
+        except ConnectionError as error:
+            place, refuses, reply = str(error).partition(" refuses")
+            if refuses:  # the login
+                raise Refused(place, reply.partition(": ")[2]) from None
+            raise Unreachable(str(error)) from None
+        except (RuntimeError, ValueError, MemoryError, OSError) as error:
+            place, _, reply = str(error).partition(": ")
+            raise Refused(place.removesuffix(" refuses"), reply) from None
+        text = ctypes.string_at(found, size.value)
+        answers, at = [], 0
+        while at < len(text):
+            answer, at = _answer(text, at, raw)
+            answers.append(answer)
+        return answers
+
+
+def _encoded(words: Sequence[object]) -> bytes:
+    parts = [b"*%d\r\n" % len(words)]
+    for word in words:
+        content = word if isinstance(word, bytes) else str(word).encode()
+        parts.append(b"$%d\r\n%b\r\n" % (len(content), content))
+    return b"".join(parts)
+
+
+def _answer(text: bytes, at: int, raw: bool) -> tuple[Any, int]:
+    """Returns the answer that begins at `at`, and where it ends. That of an error is a text in a list."""
+    end = text.index(b"\r\n", at)
+    kind, number, at = text[at : at + 1], int(text[at + 1 : end]), end + 2
+    if kind == b":":
+        return number, at
+    if kind == b"*":
+        found = []
+        for _ in range(number):
+            one, at = _answer(text, at, raw)
+            found.append(one)
+        return found, at
+    if number < 0:
+        return None, at
+    content = text[at : at + number]
+    if kind == b"!":
+        return _Error(content.decode(errors="replace")), at + number + 2
+    return content if raw else content.decode(errors="replace"), at + number + 2
+
+
+class _Error(str):
+    """The text of an error."""
 
 
 class Node:
@@ -68,83 +146,37 @@ class Node:
     def __init__(self, place: Place, address: Address, timeout: float = 5) -> None:
         self.place = place
         self.address = address
-        self._answered = False
-        self._redis = redis.Redis(
-            host=place.host or "localhost",
-            port=place.port or 6379,
-            unix_socket_path=place.path or None,
-            credential_provider=_Login(address) if address.has_login else None,
-            socket_timeout=timeout,
-            socket_connect_timeout=timeout,
-            retry=Retry(NoBackoff(), 0),
-            decode_responses=True,
-            encoding_errors="replace",
-            protocol=2,
-            driver_info=None,  # else redis-py looks for its own version, in files, at each connection
-        )
-        self._redis.response_callbacks.clear()
-        if address.tls:
-            pool = self._redis.connection_pool
-            pool.connection_class = tls.Connection
-            pool.connection_kwargs["tls"] = address.tls
+        self._timeout = timeout
+        self._server = Servers(dataclasses.replace(address, places=(place,), service=""))
 
     @classmethod
     def of(cls, address: Address, timeout: float = 5) -> "Node":
         """A connection to the first server of an address, or to the one that its Sentinels name."""
         return cls(primary(address, timeout).places[0], address, timeout)
 
-    def at(self, place: Place) -> "Node":
-        """A connection to another server of the same address."""
-        return Node(place, self.address)
-
-    def ask(self, *words: object, raw: bool = False) -> Any:
+    def ask(self, *words: object) -> Any:
         """Sends one command and returns the answer: str, int, list or None.
-
-        Args:
-          *words: The command; bytes are sent as they are, others as text.
-          raw: Returns bytes instead of str.
 
         Raises:
           Unreachable: No connection or no answer.
           Refused: The server answered an error.
         """
-        sent = [word if isinstance(word, bytes) else str(word) for word in words]
-        options = {NEVER_DECODE: True} if raw else {}
-        try:
-            answer = self._redis.execute_command(*sent, **options)  # type: ignore[no-untyped-call]
-            self._answered = True
-            return answer
-        except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
-            if getattr(error, "status_code", None):
-                raise Refused(self.place, _with_code(error), _hint(_with_code(error))) from None
-            why = tls.explain(error, self.address.tls, self._answered) or _plain(error)
-            raise Unreachable(f"{self.place}: {why}") from None
-        except redis.RedisError as error:
-            self._answered = True
-            reply = _with_code(error)
-            raise Refused(self.place, reply, _hint(reply)) from None
+        (answer,) = self.ask_all([words])
+        if isinstance(answer, Refused):
+            raise answer
+        return answer
 
     def ask_all(self, commands: Sequence[Sequence[object]]) -> list[Any]:
         """Sends commands at once. Returns their answers; that of a refused one is its exception.
 
         Raises:
           Unreachable: No connection or no answer.
-          Refused: The first command that this login may not use.
+          Refused: The login is refused.
         """
         if not commands:
             return []
-        pipeline = self._redis.pipeline(transaction=False)
-        for words in commands:
-            pipeline.execute_command(*map(str, words))  # type: ignore[no-untyped-call]
-        try:
-            answers = pipeline.execute(raise_on_error=False)
-        except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
-            why = tls.explain(error, self.address.tls, self._answered) or _plain(error)
-            raise Unreachable(f"{self.place}: {why}") from None
-        for answer in answers:
-            if isinstance(answer, redis.exceptions.NoPermissionError):
-                raise Refused(self.place, _with_code(answer), _hint("NOPERM"))
-        return list(answers)
+        answers = self._server.ask(commands, None, self._timeout)
+        return [Refused(self.place, one) if isinstance(one, _Error) else one for one in answers]
 
     def info(self, *sections: str) -> dict[str, str]:
         """INFO as a dict: all sections, or the named ones."""
@@ -163,7 +195,7 @@ class Node:
 
     def close(self) -> None:
         """Closes the connection."""
-        self._redis.close()
+        self._server.close()
 
     def __enter__(self) -> "Node":
         return self
@@ -200,20 +232,3 @@ def primary(address: Address, timeout: float = 5) -> Address:
                 said.append(f"{place} knows no service '{address.service}'")
             break
     raise Unreachable("no Sentinel names a server: " + "; ".join(said))
-
-
-def _with_code(error: Exception) -> str:
-    """The server's error text: redis-py removes the code of errors that have their own exception."""
-    code = getattr(error, "status_code", None)
-    return f"{code} {error}" if code else str(error)
-
-
-def _plain(error: BaseException) -> str:
-    """One line, without Python's names and numbers."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, OSError) and cause.strerror:
-            return cause.strerror[0].lower() + cause.strerror[1:]
-        cause = cause.__cause__ or cause.__context__
-    text = " ".join(str(error).split())
-    return "no answer" if "Timeout" in text or "timed out" in text else text.rstrip(".") or "no answer"

@@ -7,10 +7,8 @@ the middle of its share of the slots.
 import functools
 import itertools
 
-from redis.crc import key_slot
-
 from het_tf.ext.ps.python.client import Client
-from het_tf.ext.ps.python.cluster import SLOTS
+from het_tf.ext.ps.python.cluster import SLOTS, slot_of
 from het_tf.ext.ps.python.errors import ServerError
 
 
@@ -26,7 +24,7 @@ def _tags(partitions: int) -> tuple[int, ...]:
     for tag in itertools.count():
         if not left:
             return tuple(tags)
-        one = left.pop(key_slot(str(tag).encode()), None)
+        one = left.pop(slot_of(str(tag)), None)
         if one is not None:
             tags[one] = tag
     raise AssertionError

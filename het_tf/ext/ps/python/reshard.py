@@ -18,8 +18,6 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
-from redis.crc import key_slot
-
 from het_tf.ext.ps.python import cluster
 from het_tf.ext.ps.python.address import Address, Place
 from het_tf.ext.ps.python.balance import Move
@@ -73,7 +71,7 @@ class Shards:
 
     def weights(self) -> Mapping[int, int]:
         """Slot -> number of its partitions of het. Without any partition, every slot weighs the same."""
-        slots = (key_slot(key.encode()) for node in self.nodes.values() for key in node.scan("het:*}"))
+        slots = (cluster.slot_of(key) for node in self.nodes.values() for key in node.scan("het:*}"))
         return Counter(slots) or dict.fromkeys(self.owners, 1)
 
     def migrate(self, move: Move) -> int:

@@ -155,7 +155,7 @@ def look(node: Node, name: str = "") -> Server:
             server.view = cluster.View(node)
         server.state = "up"
     except Unreachable as error:
-        server.why = str(error).removeprefix(f"{node.place}: ")
+        server.why = str(error)
     except Refused as error:
         # The right to CLUSTER NODES may be missing; keep the values of INFO.
         server.state = "up" if server.info else "down"

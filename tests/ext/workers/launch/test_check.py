@@ -65,7 +65,11 @@ def test_what_a_process_finds(store: LocalServer) -> None:
 @pytest.mark.parametrize(
     ("words", "variables", "said"),
     [
-        (["--check", "--rdzv", "redis://127.0.0.1:1"], {}, "store      127.0.0.1:1: connection refused"),
+        (
+            ["--check", "--rdzv", "redis://127.0.0.1:1"],
+            {},
+            "cannot connect to 127.0.0.1:1: Connection refused",
+        ),
         (["--check", "nowhere.py"], {}, "program    there is no script nowhere.py"),
         (["--check", "--nnodes", "2", "true"], {}, "job        --nnodes without --rdzv-id"),
         (["--check"], {"HET_RANK": "x"}, "launcher   HET_RANK is 'x'; it must be"),

@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import redis
 from launch_lib import Launches, alive, until
 
 from het_tf.ext.ps.python import programs
+from het_tf.ext.ps.python.address import parse
+from het_tf.ext.ps.python.node import Node
 
 pytestmark = pytest.mark.slow
 LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
@@ -48,8 +49,8 @@ def test_the_store_is_there_while_ranks_run(run: Launches) -> None:
     """)
     job = run("--nproc", 2, script)
     address = job.note("began", 1)["value"]
-    with redis.Redis(unix_socket_path=address.removeprefix("unix://")) as client:
-        assert client.info("het")
+    with Node.of(parse(address)) as server:
+        assert server.info("het")
     (run.folder / "seen.2.0").touch()
     job.end()
 
@@ -274,7 +275,7 @@ def test_each_killed_rank_is_named(run: Launches) -> None:
         (["here"], {}, 1, "here is no program that can be executed; a Python script runs by `python here`"),
         (["--nnodes", "2", "--rdzv-id", "a", "true"], {}, 1, "several nodes meet at a store: start one"),
         (["--nnodes", "2", "--rdzv", "redis://127.0.0.1:1", "true"], {}, 1, "--nnodes without --rdzv-id"),
-        (["--rdzv", "redis://127.0.0.1:1", "true"], {}, 1, "127.0.0.1:1: connection refused"),
+        (["--rdzv", "redis://127.0.0.1:1", "true"], {}, 1, "connect to 127.0.0.1:1: Connection refused"),
         (["--rdzv", "http://a", "true"], {}, 1, "write redis://"),
         (["true"], {"HOROVOD_RANK": "0", "HOROVOD_SIZE": "2", "HET_RUN_ID": "a"}, 1, "rank 0 of horovodrun"),
         (["true"], {"HET_RANK": "0", "HET_WORLD_SIZE": "1", "HET_RUN_ID": "a"}, 1, "rank 0 of het run,"),

@@ -8,9 +8,10 @@ import signal
 from collections.abc import Callable
 
 import pytest
-import redis
 from launch_lib import Launch, Launches, alive, until
 
+from het_tf.ext.ps.python.address import parse
+from het_tf.ext.ps.python.node import Node as Server
 from het_tf.ext.ps.python.redis_server import LocalServer
 
 pytestmark = pytest.mark.slow
@@ -34,8 +35,8 @@ def node(run: Launches, store: LocalServer) -> Node:
 
 
 def keys(store: LocalServer, node: Node) -> list[str]:
-    with redis.Redis(port=store.port, decode_responses=True) as client:
-        return [key for key in client.scan_iter(f"*{node.job}*") if not key.endswith(":round")]  # type: ignore[attr-defined]
+    with Server.of(parse(store.address)) as server:
+        return [key for key in server.scan(f"*{node.job}*") if not key.endswith(":round")]  # type: ignore[attr-defined]
 
 
 def go(run: Launches, restart: int = 0) -> None:

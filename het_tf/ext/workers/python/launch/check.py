@@ -32,11 +32,6 @@ def reachable(address: str) -> None:
         try:
             client.ask(_PROBE, "HET.STAT", _PROBE)
         except Refused as error:
-            if "unknown command" in error.reply:
-                raise ServerError(
-                    f"{addresses.redacted(address)} has not loaded the module het; start it with "
-                    f"--loadmodule {programs.MODULE}"
-                ) from None
             if not error.reply.startswith("HETNOPART"):
                 raise
 
