@@ -8,9 +8,6 @@ from het_tf.python.table.initializers import (
     Constant,
     RandomNormal,
     RandomUniform,
-    ScaledNormal,
-    ScaledUniform,
-    TruncatedNormal,
     Zeros,
 )
 
@@ -19,8 +16,5 @@ __all__ = [
     "Constant",
     "RandomNormal",
     "RandomUniform",
-    "ScaledNormal",
-    "ScaledUniform",
-    "TruncatedNormal",
     "Zeros",
 ]

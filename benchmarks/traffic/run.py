@@ -199,8 +199,8 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
         ],
         "cache": [
             change(base, cache=share, policy=policy)
-            for policy in ("lru", "lfu", "light_lfu")
-            for share in (shares if policy != "light_lfu" else (0.01, 0.1))
+            for policy in ("lru", "lfu")
+            for share in shares
         ],
         "window": [
             *(

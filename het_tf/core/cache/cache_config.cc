@@ -6,7 +6,7 @@ namespace het {
 namespace {
 
 // Names in the order of their enum.
-constexpr std::array kPolicies = {"lru", "lfu", "light_lfu"};
+constexpr std::array kPolicies = {"lru", "lfu"};
 constexpr std::array kChecks = {"asked", "notified"};
 
 }  // namespace

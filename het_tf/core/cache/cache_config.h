@@ -16,8 +16,8 @@
 namespace het {
 
 // The order of eviction from a full cache (eviction_policy.h).
-enum class Policy : uint8_t { kLru, kLfu, kLightLfu };
-// "lru", "lfu", "light_lfu". InvalidArgument lists them.
+enum class Policy : uint8_t { kLru, kLfu };
+// "lru", "lfu". InvalidArgument lists them.
 Result<Policy> ParsePolicy(const std::string& name);
 const char* PolicyName(Policy policy);
 

@@ -19,11 +19,11 @@ class Lru : public EvictionPolicy {
   void Erase(uint32_t line) override { lists_.Remove(0, line); }
 };
 
-// List f holds the lines that were touched f + 1 times, counted up to `cap`.
+// List f holds the lines that were touched f + 1 times, counted up to kRanks.
 class Frequency : public EvictionPolicy {
  public:
-  Frequency(uint8_t cap, size_t capacity)
-      : EvictionPolicy(cap), age_every_(AgeEvery(capacity)), watch_(capacity) {}
+  explicit Frequency(size_t capacity)
+      : EvictionPolicy(kRanks), age_every_(AgeEvery(capacity)), watch_(capacity) {}
 
   void Insert(uint32_t line) override {
     lists_.Reserve(line);
@@ -81,15 +81,8 @@ class Frequency : public EvictionPolicy {
 }  // namespace
 
 std::unique_ptr<EvictionPolicy> EvictionPolicy::Create(Policy policy, size_t capacity) {
-  switch (policy) {
-    case Policy::kLru:
-      return std::make_unique<Lru>();
-    case Policy::kLfu:
-      return std::make_unique<Frequency>(uint8_t{EvictionPolicy::kRanks}, capacity);
-    case Policy::kLightLfu:
-      return std::make_unique<Frequency>(uint8_t{8}, capacity);
-  }
-  return nullptr;
+  if (policy == Policy::kLru) return std::make_unique<Lru>();
+  return std::make_unique<Frequency>(capacity);
 }
 
 }  // namespace het

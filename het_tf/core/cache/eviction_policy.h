@@ -1,13 +1,11 @@
 // Chooses the line that leaves a full cache. A policy sees only line numbers; it is a function of its calls,
 // so that it gives the same victims for a recorded trace.
 //
-//   lru        the line that was not touched for the longest time
-//   lfu        the line with the fewest touches; on a tie the one that reached that count first. Counts are
-//              halved after every 12 * capacity touches, so that yesterday's favourites leave; and
-//              quartered as often as the share of hits falls (HitWatch), so that they leave at
-//              once when all of the working set is another one
-//   light_lfu  as lfu, but counting stops at 8: touching a hot line costs nothing (HET's LFUOpt). Unlike
-//              HET's, it forgets: hot lines fall back to 4 at every ageing
+//   lru  the line that was not touched for the longest time
+//   lfu  the line with the fewest touches; on a tie the one that reached that count first. Counts are halved
+//        after every 12 * capacity touches, so that yesterday's favourites leave; and quartered as often as
+//        the share of hits falls (HitWatch), so that they leave at once when all of the working set is
+//        another one
 //
 // Cost: Insert, Touch, Pass and Erase O(1). Victims O(victims + lines that must stay). Ageing O(lines),
 // rarely. Not thread-safe; the cache that owns it locks.
@@ -26,8 +24,8 @@ namespace het {
 // A policy keeps its lines in lists: list 0 goes first, and of a list its back.
 class EvictionPolicy {
  public:
-  // Ranks of lines, by which caches with a shared budget compare them: rank 0 leaves first. Under lfu and
-  // light_lfu a line's uses minus one; under lru all lines have rank 0.
+  // Ranks of lines, by which caches with a shared budget compare them: rank 0 leaves first. Under lfu a
+  // line's uses minus one; under lru all lines have rank 0.
   static constexpr size_t kRanks = 255;
 
   static std::unique_ptr<EvictionPolicy> Create(Policy policy, size_t capacity);

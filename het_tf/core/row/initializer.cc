@@ -64,8 +64,6 @@ double NormalQuantile(double p) {
 // (bits + 1/2) / 2^32: inside (0, 1), symmetric about 1/2, and exact.
 inline double Unit(uint32_t bits) { return (bits + 0.5) * 0x1p-32; }
 
-constexpr double kPhiMinus2 = 0.022750131948179207;  // the standard normal distribution at -2
-
 }  // namespace
 
 Result<Initializer> Initializer::Create(const InitializerSpec& spec, uint64_t seed, uint64_t table,
@@ -81,8 +79,6 @@ Result<Initializer> Initializer::Create(const InitializerSpec& spec, uint64_t se
   made.stream_ = Mix64(Mix64(seed + kGoldenGamma) ^ table);
 
   double a = spec.a, b = spec.b;
-  const double root_dim = std::sqrt(static_cast<double>(dim));
-  const bool scaled = spec.name == "scaled_uniform" || spec.name == "scaled_normal";
   if (spec.name == "zeros") {
     a = b = 0;
   } else if (spec.name == "constant") {
@@ -91,24 +87,12 @@ Result<Initializer> Initializer::Create(const InitializerSpec& spec, uint64_t se
     made.kind_ = Kind::kUniform;
   } else if (spec.name == "normal") {
     made.kind_ = Kind::kNormal;
-  } else if (spec.name == "truncated_normal") {
-    made.kind_ = Kind::kTruncatedNormal;
-  } else if (spec.name == "scaled_uniform") {
-    made.kind_ = Kind::kUniform;
-    b = a / root_dim;
-    a = -b;
-  } else if (spec.name == "scaled_normal") {
-    made.kind_ = Kind::kNormal;
-    b = a / root_dim;
-    a = 0;
   } else {
     std::string known;
     for (const std::string& name : Names()) known += (known.empty() ? "" : ", ") + name;
     return InvalidArgument("there is no initializer '" + spec.name + "'; known are: " + known);
   }
 
-  if (scaled && !(spec.a >= 0))
-    return refuse("scale is " + std::to_string(spec.a) + "; give a value of 0 or more");
   made.a_ = static_cast<float>(a);
   made.b_ = static_cast<float>(b);
   if (!std::isfinite(made.a_) || !std::isfinite(made.b_)) {
@@ -129,9 +113,7 @@ Result<Initializer> Initializer::Create(const InitializerSpec& spec, uint64_t se
   return made;
 }
 
-std::vector<std::string> Initializer::Names() {
-  return {"zeros", "constant", "uniform", "normal", "truncated_normal", "scaled_uniform", "scaled_normal"};
-}
+std::vector<std::string> Initializer::Names() { return {"zeros", "constant", "uniform", "normal"}; }
 
 void Initializer::Fill(Key key, float* value) const {
   const uint64_t state = HashKey(key, stream_);
@@ -160,14 +142,6 @@ void Initializer::Fill(Key key, float* value) const {
       for (size_t i = 0; i < dim_; ++i) {
         const double u = Unit(Half(Bits(state, i / 2), i));
         value[i] = static_cast<float>(a_ + b_ * NormalQuantile(u));
-      }
-      return;
-    case Kind::kTruncatedNormal:
-      for (size_t i = 0; i < dim_; ++i) {
-        // The limit of redrawing, without a loop: the quantile of the conditional distribution.
-        const double u = kPhiMinus2 + (1 - 2 * kPhiMinus2) * Unit(Half(Bits(state, i / 2), i));
-        const double x = std::min(std::max(NormalQuantile(u), -2.0), 2.0);
-        value[i] = static_cast<float>(a_ + b_ * x);
       }
       return;
   }

@@ -17,9 +17,6 @@ namespace het {
 // "constant"        value          -             a
 // "uniform"         low            high          U[a, b)
 // "normal"          mean           stddev        N(a, b)
-// "truncated_normal" mean          stddev        N(a, b) redrawn outside two standard deviations
-// "scaled_uniform"  scale          -             U[-a/sqrt(dim), a/sqrt(dim))
-// "scaled_normal"   scale          -             N(0, a/sqrt(dim))
 struct InitializerSpec {
   std::string name = "uniform";
   double a = -0.05;
@@ -37,7 +34,7 @@ class Initializer {
   void Fill(Key key, float* value) const;
 
  private:
-  enum class Kind { kConstant, kUniform, kNormal, kTruncatedNormal };
+  enum class Kind { kConstant, kUniform, kNormal };
   Kind kind_ = Kind::kConstant;
   float a_ = 0;
   float b_ = 0;

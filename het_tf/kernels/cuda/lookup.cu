@@ -26,12 +26,10 @@ constexpr uint32_t kStripes = 16;
 HET_HOST_DEVICE inline uint32_t StripeWords(uint32_t n_uses) { return (n_uses * kMetKinds + 31) / 32 * 32; }
 
 constexpr uint16_t kMostOfLfu = 65535;
-constexpr uint16_t kMostOfLightLfu = 8;
 
 // Returns Slot::used after a lookup that found `used`.
-HET_DEV uint64_t Used(uint64_t used, uint32_t visit, const UseView& use, bool training) {
-  const uint16_t most = use.table.policy == HET_DEV_LIGHT_LFU ? kMostOfLightLfu : kMostOfLfu;
-  const uint64_t more = training && FrequencyOf(used) < most ? kOneUse : 0;
+HET_DEV uint64_t Used(uint64_t used, uint32_t visit, bool training) {
+  const uint64_t more = training && FrequencyOf(used) < kMostOfLfu ? kOneUse : 0;
   return (used & ~kVisitBits) + more + visit;
 }
 
@@ -65,7 +63,7 @@ struct LookupKernel {
     // Most occurrences of a hot row find it visited and need no atomic. The first few compute the same new
     // word from the same old one, so any of them may be first.
     if (VisitOf(used) == batch.visit) return kNothing;
-    const uint64_t next = Used(used, batch.visit, use, training != 0);
+    const uint64_t next = Used(used, batch.visit, training != 0);
     if (VisitOf(AtomicExchange(&slot->used, next)) == batch.visit) return kNothing;
     if (training != 0) slot->stamp = use.stamp;
     if (look) AppendWanted(wanted, p.use, p.key, pull == Pull::kFetch ? HET_DEV_OLD_BASE : slot->base);

@@ -69,9 +69,9 @@ OptimizerView Check(const HetDevTableConfig& config) {
     Fail(HET_DEV_INVALID, NameOf(config) + ": row_floats " + std::to_string(config.row_floats) +
                               " is less than dim " + std::to_string(config.dim));
   }
-  if (config.policy < HET_DEV_LRU || config.policy > HET_DEV_LIGHT_LFU) {
+  if (config.policy < HET_DEV_LRU || config.policy > HET_DEV_LFU) {
     Fail(HET_DEV_INVALID, NameOf(config) + ": policy " + std::to_string(config.policy) +
-                              " is unknown; choose HET_DEV_LRU, HET_DEV_LFU or HET_DEV_LIGHT_LFU");
+                              " is unknown; choose HET_DEV_LRU or HET_DEV_LFU");
   }
   if (config.partitions == 0 || config.partitions > 65536) {
     Fail(HET_DEV_INVALID, NameOf(config) + ": partitions " + std::to_string(config.partitions) +

@@ -59,34 +59,7 @@ class RandomNormal(Initializer):
         super().__init__(mean=mean, stddev=stddev)
 
 
-class TruncatedNormal(Initializer):
-    """Normal, drawn again outside two standard deviations."""
-
-    _name = "truncated_normal"
-
-    def __init__(self, mean: float = 0.0, stddev: float = 0.05) -> None:
-        super().__init__(mean=mean, stddev=stddev)
-
-
-class ScaledUniform(Initializer):
-    """Uniform in `[-scale / sqrt(dim), scale / sqrt(dim))`."""
-
-    _name = "scaled_uniform"
-
-    def __init__(self, scale: float = 1.0) -> None:
-        super().__init__(scale=scale)
-
-
-class ScaledNormal(Initializer):
-    """Normal with mean 0 and standard deviation `scale / sqrt(dim)`."""
-
-    _name = "scaled_normal"
-
-    def __init__(self, scale: float = 1.0) -> None:
-        super().__init__(scale=scale)
-
-
-_CLASSES = (Zeros, Constant, RandomUniform, RandomNormal, TruncatedNormal, ScaledUniform, ScaledNormal)
+_CLASSES = (Zeros, Constant, RandomUniform, RandomNormal)
 
 
 def of_keras(initializer: Any) -> Initializer | None:
@@ -97,8 +70,6 @@ def of_keras(initializer: Any) -> Initializer | None:
         return RandomUniform(config["minval"], config["maxval"])
     if kind == "RandomNormal":
         return RandomNormal(config["mean"], config["stddev"])
-    if kind == "TruncatedNormal":
-        return TruncatedNormal(config["mean"], config["stddev"])
     if kind == "Zeros":
         return Zeros()
     if kind == "Ones":

@@ -74,7 +74,7 @@ TEST(EvictionPolicy, AgainstModels) {
     size_t lists;
     size_t age_every;
   };
-  for (const Case& c : {Case{"lru", 1, 0}, Case{"lfu", 255, 12 * 64}, Case{"light_lfu", 8, 12 * 64}}) {
+  for (const Case& c : {Case{"lru", 1, 0}, Case{"lfu", 255, 12 * 64}}) {
     for (uint64_t seed = 1; seed <= Scaled(20); ++seed) {
       SCOPED_TRACE(std::string(c.name) + " seed " + std::to_string(seed));
       Random r(seed);
@@ -104,7 +104,7 @@ TEST(EvictionPolicy, AgainstModels) {
 }
 
 TEST(EvictionPolicy, LinesThatMayNotGoArePassedOver) {
-  for (const char* name : {"lru", "lfu", "light_lfu"}) {
+  for (const char* name : {"lru", "lfu"}) {
     auto policy = Make(name);
     for (uint32_t line = 0; line < 6; ++line) policy->Insert(line);
     Vector<uint32_t> victims;
@@ -162,7 +162,7 @@ TEST(HitWatch, ChanceIsNoFall) {
 // HET's LFUOpt freezes: lines that are hot stay. After a change of all that is used a cache of ours is as
 // good again as an empty one gets in the same time.
 TEST(EvictionPolicy, AChangeOfEverythingIsAsSoonOverAsAnEmptyCacheFills) {
-  for (const char* name : {"lru", "lfu", "light_lfu"}) {
+  for (const char* name : {"lru", "lfu"}) {
     constexpr size_t kCapacity = 2000;
     constexpr uint32_t kKeys = 16000;
     auto policy = Make(name, kCapacity);
@@ -206,7 +206,7 @@ TEST(EvictionPolicy, AChangeOfEverythingIsAsSoonOverAsAnEmptyCacheFills) {
 TEST(EvictionPolicy, UnknownNamesAreRefusedWithTheKnownOnes) {
   const auto policy = ParsePolicy("arc");
   ASSERT_FALSE(policy.ok());
-  for (const char* word : {"arc", "lru", "lfu", "light_lfu"}) {
+  for (const char* word : {"arc", "lru", "lfu"}) {
     EXPECT_NE(policy.status().message().find(word), std::string::npos) << policy.status().message();
   }
 }

@@ -47,7 +47,7 @@ void ForEveryCell(const std::string& optimizer, Fn fn) {
   for (uint32_t workers : {2u, 4u}) {
     for (uint32_t shards : {1u, 2u, 3u, 16u}) {
       if (kSanitized && shards != 3) continue;
-      for (const Policy policy : {Policy::kLru, Policy::kLfu, Policy::kLightLfu}) {
+      for (const Policy policy : {Policy::kLru, Policy::kLfu}) {
         for (size_t capacity : {kSmall, kAmple}) {
           const Cell cell{workers, shards, policy, capacity, optimizer};
           SCOPED_TRACE(cell.ToString());

@@ -60,11 +60,11 @@ TEST(CacheOptions, MissingFieldsHaveCacheConfigsDefaults) {
 
 TEST(CacheOptions, EveryFieldIsReadAndWritten) {
   const CacheConfig cache = Cache(
-      "\"rows\": 7, \"policy\": \"light_lfu\", \"pull_bound\": 5, \"push_bound\": null, "
+      "\"rows\": 7, \"policy\": \"lru\", \"pull_bound\": 5, \"push_bound\": null, "
       "\"write_back_rows\": 9, \"wire\": \"float16\", \"checks\": \"notified\", \"push_max_age\": 0.5, "
       "\"device\": \"cpu\"");
   EXPECT_EQ(cache.capacity, 7u);
-  EXPECT_EQ(cache.policy, Policy::kLightLfu);
+  EXPECT_EQ(cache.policy, Policy::kLru);
   EXPECT_EQ(cache.pull_bound, 5);
   EXPECT_EQ(cache.push_bound, kUnbounded);
   EXPECT_EQ(cache.write_back_rows, 9u);
@@ -72,7 +72,7 @@ TEST(CacheOptions, EveryFieldIsReadAndWritten) {
   EXPECT_EQ(cache.checks, Checks::kNotified);
   EXPECT_EQ(
       ToJson(TableOptions{cache}),
-      "{\"cache\":{\"checks\":\"notified\",\"device\":\"cpu\",\"policy\":\"light_lfu\","
+      "{\"cache\":{\"checks\":\"notified\",\"device\":\"cpu\",\"policy\":\"lru\","
       "\"pull_bound\":5,\"push_bound\":null,\"push_max_age\":0.5,\"rows\":7,\"wire\":\"float16\",\"write_"
       "back_rows\":9}}");
   EXPECT_THAT(ToJson(Resolved("").value()), HasSubstr("\"staleness\":30"));

@@ -43,14 +43,11 @@ std::string Refusal(const InitializerSpec& spec, size_t dim = 8) {
 
 TEST(InitializerCreate, RefusesAndSaysWhatIsLegal) {
   EXPECT_THAT(Refusal({"glorot", 0, 1}),
-              AllOf(HasSubstr("'glorot'"), HasSubstr("zeros, constant, uniform, normal, truncated_normal")));
+              AllOf(HasSubstr("'glorot'"), HasSubstr("zeros, constant, uniform, normal")));
   EXPECT_THAT(Refusal({"uniform", 0, 1}, 0), HasSubstr("dim is 0"));
   EXPECT_THAT(Refusal({"uniform", 1, -1}), AllOf(HasSubstr("low = 1"), HasSubstr("above high = -1")));
   EXPECT_THAT(Refusal({"uniform", -3e38, 3e38}), HasSubstr("narrower"));
   EXPECT_THAT(Refusal({"normal", 0, -1}), HasSubstr("stddev is -1"));
-  EXPECT_THAT(Refusal({"truncated_normal", 0, -1}), HasSubstr("stddev is -1"));
-  EXPECT_THAT(Refusal({"scaled_uniform", -1, 0}), HasSubstr("scale is -1"));
-  EXPECT_THAT(Refusal({"scaled_normal", -1, 0}), HasSubstr("scale is -1"));
 }
 
 TEST(InitializerCreate, RefusesWhatIsNotFinite) {
@@ -59,7 +56,7 @@ TEST(InitializerCreate, RefusesWhatIsNotFinite) {
     for (const std::string& name : Initializer::Names()) {
       if (name == "zeros") continue;
       Refusal({name, bad, 1.0});
-      if (name == "uniform" || name == "normal" || name == "truncated_normal") Refusal({name, 0.0, bad});
+      if (name == "uniform" || name == "normal") Refusal({name, 0.0, bad});
     }
   }
 }
@@ -69,7 +66,6 @@ TEST(InitializerCreate, IgnoresTheParametersItDoesNotTake) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_THAT(Fill(Make({"zeros", nan, nan}), 5, 8), ::testing::Each(0.0f));
   EXPECT_THAT(Fill(Make({"constant", 0.25, nan}), 5, 8), ::testing::Each(0.25f));
-  Make({"scaled_normal", 1, nan});
 }
 
 // Rows without updates are not stored: these numbers must never change, on any compiler or machine.
@@ -96,14 +92,6 @@ TEST(Initializer, GoldenValues) {
        {-0.00142310618f, 0.00108119973f, -0.0103570633f, -0.0204436891f, -0.00444021635f, 0.00879597198f,
         -0.0236630235f, -0.0168221965f}},
       {"normal", 1, 2, kMinKey, {2.22311378f, 1.07791042f, -0.510392666f, 2.03787088f, 1.65659213f}},
-      {"truncated_normal",
-       0,
-       1,
-       7,
-       {0.493760884f, -0.576540589f, 0.0183521993f, 1.20562923f, -0.648207605f, 0.195000276f, -1.37660277f,
-        -1.07349515f}},
-      {"scaled_uniform", 1, 0, 123456789012345, {0.531682074f, -0.565626919f, -0.0646913722f}},
-      {"scaled_normal", 1, 0, -5, {0.00792032201f, 0.234080717f, 0.450593472f}},
   };
   for (const Golden& g : golden) {
     const InitializerSpec spec{g.name, g.a, g.b};
@@ -132,20 +120,13 @@ TEST(Initializer, DependsOnSeedTableKeyAndElement) {
 }
 
 TEST(Initializer, AnElementDoesNotDependOnTheWidth) {
-  for (const char* name : {"uniform", "normal", "truncated_normal"}) {
+  for (const char* name : {"uniform", "normal"}) {
     const Row wide = Fill(Make({name, 0, 1}, 1, 2, 33), 9, 33);
     for (size_t dim = 1; dim < 33; ++dim) {
       const Row row = Fill(Make({name, 0, 1}, 1, 2, dim), 9, dim);
       EXPECT_TRUE(std::equal(row.begin(), row.end(), wide.begin())) << name << " " << dim;
     }
   }
-}
-
-TEST(Initializer, ScaledDividesByTheRootOfDim) {
-  EXPECT_EQ(Fill(Make({"scaled_uniform", 2, 0}, 1, 2, 16), 3, 16),
-            Fill(Make({"uniform", -0.5, 0.5}, 1, 2, 16), 3, 16));
-  EXPECT_EQ(Fill(Make({"scaled_normal", 2, 0}, 1, 2, 16), 3, 16),
-            Fill(Make({"normal", 0, 0.5}, 1, 2, 16), 3, 16));
 }
 
 TEST(Initializer, UniformNeverReachesTheOpenEnd) {
@@ -163,7 +144,6 @@ TEST(Initializer, UniformNeverReachesTheOpenEnd) {
 
 TEST(Initializer, AnEmptyIntervalIsItsLimit) {
   EXPECT_THAT(Fill(Make({"uniform", 0.5, 0.5}), 3, 8), ::testing::Each(0.5f));
-  EXPECT_THAT(Fill(Make({"scaled_uniform", 0, 0}), 3, 8), ::testing::Each(0.0f));
   EXPECT_THAT(Fill(Make({"normal", 0.5, 0}), 3, 8), ::testing::Each(0.5f));
 }
 

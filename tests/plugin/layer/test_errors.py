@@ -135,7 +135,7 @@ def test_bad_arguments_of_a_layer(arguments, message):
 
 
 BAD_CACHES = [
-    (dict(policy="fifo"), r'cache.policy is .fifo.; it must be "lru", "lfu" or "light_lfu"'),
+    (dict(policy="fifo"), r'cache.policy is .fifo.; it must be "lru" or "lfu"'),
     (dict(staleness=-1), r"cache.staleness is -1; it must be a number of updates >= 0"),
     (dict(staleness=1.5), r"cache.staleness is 1.5"),
     (dict(staleness=het_tf.Bounds(-2, 0)), r"cache.staleness.pull is -2"),

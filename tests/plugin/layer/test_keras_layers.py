@@ -259,12 +259,12 @@ def test_cache_options_reach_the_core():
     het_tf.keras.Embedding(
         4,
         name="t",
-        cache=het_tf.Cache(rows=7, staleness=het_tf.Bounds(5, math.inf), policy="light_lfu", checks="asked"),
+        cache=het_tf.Cache(rows=7, staleness=het_tf.Bounds(5, math.inf), policy="lru", checks="asked"),
     )
     options = het_tf.Table("t").options["cache"]
     assert options.pop("write_back_rows") > 0
     assert options == {
-        "rows": 7, "policy": "light_lfu", "pull_bound": 5, "push_bound": None,
+        "rows": 7, "policy": "lru", "pull_bound": 5, "push_bound": None,
         "wire": "float32", "checks": "asked", "device": "cpu", "push_max_age": None,
     }  # fmt: skip
     het_tf.keras.Embedding(4, name="default", cache=het_tf.Cache(rows=7, staleness=5))

@@ -54,7 +54,7 @@ MODES = {
     "strict": {"cache": het_tf.Cache(rows=1000, staleness=0)},
     "stale": {"cache": het_tf.Cache(rows=1000, staleness=7)},
     "evicting": {"cache": het_tf.Cache(rows=5, staleness=3, policy="lru")},
-    "unbounded": {"cache": het_tf.Cache(rows=8, staleness=math.inf, policy="light_lfu")},
+    "unbounded": {"cache": het_tf.Cache(rows=8, staleness=math.inf, policy="lru")},
     "none": {"cache": het_tf.Cache(rows=0)},
 }
 DIMS = [1, 6, 16, 33]

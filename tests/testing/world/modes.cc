@@ -101,7 +101,7 @@ WorldConfig RandomConfig(uint64_t seed, bool is_default) {
   if (is_default || Lot(seed, "default").Chance(0.25)) {
     SetDefault(seed, &c);
   } else {
-    c.cache.policy = Pick<Policy>(seed, "policy", {Policy::kLru, Policy::kLfu, Policy::kLightLfu});
+    c.cache.policy = Pick<Policy>(seed, "policy", {Policy::kLru, Policy::kLfu});
     c.cache.checks = Pick<Checks>(seed, "checks", {Checks::kNotified, Checks::kNotified, Checks::kAsked});
     c.cache.wire = Pick<RowFormat>(
         seed, "wire", {RowFormat::kFloat32, RowFormat::kFloat16, RowFormat::kInt8, RowFormat::kInt4});

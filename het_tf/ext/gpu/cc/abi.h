@@ -28,11 +28,10 @@
  *
  * A table is buckets of 32 rows. A key belongs to one bucket; a full bucket evicts the row with the lowest
  * score:
- *   lru        (stamp, key)
- *   lfu        (frequency, stamp, key); frequencies are halved after 8 x capacity first uses in a step
- *   light_lfu  the same
+ *   lru  (stamp, key)
+ *   lfu  (frequency, stamp, key); frequencies are halved after 8 x capacity first uses in a step
  * Keys are ordered as unsigned numbers, here and below. The frequency of a row counts the training lookups
- * that used it, including the one that brought it in; light_lfu stops at 8, lfu at 65535. First uses are
+ * that used it, including the one that brought it in, up to 65535. First uses are
  * cached rows that a training lookup uses, and rows that enter; HetDevLookup and HetDevInstall add them up at
  * their end. Rows whose stamp is at or above HetDevUse.pinned_from are never evicted, nor are rows that the
  * same HetDevInstall installs. If a key may not enter, or its bucket has no row to evict, the call keeps its
@@ -120,7 +119,7 @@ HET_DEV_EXPORT int HetDevSynchronize(HetDevContext* context, HetDevStream stream
 
 #define HET_DEV_MOST_ROWS UINT64_C(4294967264) /* 2^32 - 32: lists of rows are 32-bit */
 
-enum { HET_DEV_LRU = 0, HET_DEV_LFU = 1, HET_DEV_LIGHT_LFU = 2 };
+enum { HET_DEV_LRU = 0, HET_DEV_LFU = 1 };
 enum {
   HET_DEV_SGD = 0,              /* {} */
   HET_DEV_MOMENTUM = 1,         /* {momentum, nesterov (0 or 1)} */

@@ -45,9 +45,7 @@ HetDevTableConfig DeviceConfig(const TableSchema& schema, const CacheConfig& cac
   config.capacity = cache.capacity;
   config.dim = schema.dim();
   config.row_floats = static_cast<uint32_t>(schema.row_floats());
-  config.policy = cache.policy == Policy::kLru   ? HET_DEV_LRU
-                  : cache.policy == Policy::kLfu ? HET_DEV_LFU
-                                                 : HET_DEV_LIGHT_LFU;
+  config.policy = cache.policy == Policy::kLru ? HET_DEV_LRU : HET_DEV_LFU;
   const OptimizerSpec& spec = schema.spec().optimizer;
   const DeviceOptimizer& optimizer =
       *std::find_if(std::begin(kOptimizers), std::end(kOptimizers),

@@ -161,7 +161,7 @@ def _request(options: Options) -> Any:
     ),
     arg("--staleness", type=_staleness, metavar="S", help="as of Cache; or 'synchronous', 'unbounded'"),
     arg("--wire", choices=("float32", "float16", "int8", "int4"), help="of het_tf.Cache"),
-    arg("--policy", choices=("lfu", "light_lfu", "lru"), help="of het_tf.Cache"),
+    arg("--policy", choices=("lfu", "lru"), help="of het_tf.Cache"),
     arg(
         "--optimizer",
         metavar="NAME",

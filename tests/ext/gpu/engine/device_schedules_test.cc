@@ -32,7 +32,7 @@ class DeviceSchedules : public ::testing::TestWithParam<uint64_t> {
     const std::vector<Bound> bounds = {0, 1, 4, 10, kUnbounded, Bound(10, 2), Bound(4, 3)};
     TableOptions options =
         CacheOf("gpu", random_.Pick<size_t>({1, 40, 100, 5000}), random_.Pick(bounds), random_.Pick(bounds));
-    options.cache->policy = random_.Pick<Policy>({Policy::kLru, Policy::kLfu, Policy::kLightLfu});
+    options.cache->policy = random_.Pick<Policy>({Policy::kLru, Policy::kLfu});
     for (const auto& [name, dim] : {std::pair<const char*, uint32_t>("a", 4), {"b", 3}}) {
       TableSpec spec = SpecOf(name, dim, optimizer_);
       if (!exact()) {

@@ -59,7 +59,7 @@ TEST_F(RedisBounds, EveryBoundHolds) {
   for (int64_t s : {int64_t{0}, int64_t{1}, int64_t{10}, int64_t{100}, kUnbounded}) {
     Hold(Config(2, s, s, Policy::kLru, 5), 1);
     Hold(Config(4, s, s, Policy::kLfu, 100), 1);
-    Hold(Config(3, s, s, Policy::kLightLfu, 9), 2);
+    Hold(Config(3, s, s, Policy::kLfu, 9), 2);
   }
 }
 

@@ -104,10 +104,7 @@ def test_variables_take_arrays_over():
 INITIALIZERS = [
     het_tf.initializers.RandomUniform(),
     het_tf.initializers.RandomUniform(0.1, 0.1),
-    het_tf.initializers.ScaledUniform(1.3),
     het_tf.initializers.RandomNormal(0.3, 2.0),
-    het_tf.initializers.TruncatedNormal(0.1, 0.7),
-    het_tf.initializers.ScaledNormal(2.0),
     het_tf.initializers.Constant(-0.3),
 ]
 

@@ -17,11 +17,10 @@ from het_tf.python.table.config import TableConfig
 
 GOLDEN = 0x9E3779B97F4A7C15
 
-_CONSTANT, _UNIFORM, _NORMAL, _TRUNCATED = "constant", "uniform", "normal", "truncated_normal"
+_CONSTANT, _UNIFORM, _NORMAL = "constant", "uniform", "normal"
 
 # Coefficients of the normal quantile and its logarithm, in the order of `_quantile`.
-_PHI = 0.022750131948179207
-_UNIT = (0.5, 2.0**-32, _PHI, 1 - 2 * _PHI)
+_UNIT = (0.5, 2.0**-32)
 _CENTRE = (5.9109374720e01, 1.5929113202e02, 5.0434271938e01, 3.3871327179e00,
            6.7187563600e01, 7.8757757664e01, 1.7895169469e01, 1.0)  # fmt: skip
 _NEAR = (1.7023821103e-01, 1.3067284816e00, 2.7568153900e00, 1.4234372777e00,
@@ -36,7 +35,7 @@ class Form:
     """The form of a table's unknown rows. Tables of one `kind` use the same ops.
 
     Attributes:
-      kind: "constant", "uniform", "normal" or "truncated_normal".
+      kind: "constant", "uniform" or "normal".
       stream: Stream of random bits, by seed and name of the table, without the number of a layer's own table.
       a, b: float32. A constant; the two bounds; mean and standard deviation.
     """
@@ -46,19 +45,11 @@ class Form:
         name, a, b = spec["name"], float(spec["a"]), float(spec["b"])
         with np.errstate(over="ignore"):
             self.stream = mix64(mix64(u64(int(table.seed) + GOLDEN)) ^ u64(place_of(table.base)["id"]))
-        root = float(np.sqrt(np.float64(table.dim)))
         if name == "zeros":
             self.kind, a = _CONSTANT, 0.0
         elif name == "constant":
             self.kind = _CONSTANT
-        elif name == "uniform":
-            self.kind = _UNIFORM
-        elif name == "scaled_uniform":
-            self.kind, b = _UNIFORM, a / root
-            a = -b
-        elif name == "scaled_normal":
-            self.kind, a, b = _NORMAL, 0.0, a / root
-        elif name in (_NORMAL, _TRUNCATED):
+        elif name in (_UNIFORM, _NORMAL):
             self.kind = name
         else:
             raise ValueError(
@@ -140,14 +131,10 @@ class InitialRows:
         def take(count: int) -> list[Any]:
             return [next(values) for _ in range(count)]
 
-        centred, scale, phi, width = take(len(_UNIT))
+        centred, scale = take(len(_UNIT))
         numbers = [take(len(part)) for part in (_CENTRE, _NEAR, _FAR, _LOG, _EDGES)]
         unit = (tf.cast(tf.bitcast(half, tf.int64), tf.float64) + centred) * scale
-        if self.kind == _NORMAL:
-            return _quantile(unit, centred, *numbers)
-        two = tf.constant(2.0, tf.float64)
-        x = _quantile(phi + width * unit, centred, *numbers)
-        return tf.minimum(tf.maximum(x, -two), two)
+        return _quantile(unit, centred, *numbers)
 
 
 def _horner(coefficients: list[Any], x: Any) -> Any:

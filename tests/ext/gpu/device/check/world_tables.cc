@@ -14,7 +14,7 @@ constexpr int64_t kHighest = std::numeric_limits<int64_t>::max();
 constexpr size_t kCalls = 10;
 enum Gradients { kUsual, kTiny, kHuge };  // kTiny: below the normal numbers
 
-const char* const kPolicies[] = {"lru", "lfu", "light_lfu"};
+const char* const kPolicies[] = {"lru", "lfu"};
 const char* const kOptimizers[] = {"sgd",     "momentum",         "rmsprop", "adam",
                                    "adagrad", "row_wise_adagrad", "ftrl"};
 

@@ -17,7 +17,7 @@ using het::reference::Rows;
 
 uint64_t bucket_rows = 32;
 
-constexpr uint32_t kMostLfu = 0xffff, kMostLightLfu = 8;
+constexpr uint32_t kMostLfu = 0xffff;
 
 struct Named {
   const char* name;
@@ -38,7 +38,7 @@ int Check(const HetDevTableConfig& config, het::Schema* schema) {
   auto bad = [&](const std::string& what) { return Fail(HET_DEV_INVALID, "table '" + name + "': " + what); };
   if (config.capacity == 0) return bad("capacity is 0; it must be at least 1 row");
   if (config.capacity > HET_DEV_MOST_ROWS) return bad("capacity is too large");
-  if (config.policy < HET_DEV_LRU || config.policy > HET_DEV_LIGHT_LFU) {
+  if (config.policy < HET_DEV_LRU || config.policy > HET_DEV_LFU) {
     return bad("policy is " + std::to_string(config.policy) + "; it must be from 0 to 2");
   }
   if (config.optimizer < HET_DEV_SGD || config.optimizer > HET_DEV_FTRL) {
@@ -107,9 +107,8 @@ Row* HetDevTable::Find(Key key) {
 }
 
 void HetDevTable::Use(Row* row, uint64_t stamp) {
-  const uint32_t most = config.policy == HET_DEV_LIGHT_LFU ? kMostLightLfu : kMostLfu;
   row->stamp = stamp;
-  row->frequency = std::min(row->frequency + 1, most);
+  row->frequency = std::min(row->frequency + 1, kMostLfu);
   ++first_uses;
 }
 
