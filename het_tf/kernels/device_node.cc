@@ -45,10 +45,6 @@ int HetNodeCreate(const char* const* tables, size_t count, const char* specs, He
   return Answer([&]() -> Status {
     HET_ASSIGN_OR_RETURN(auto spec,
                          het::CallSpec::Create(std::vector<std::string>(tables, tables + count), specs));
-    if (!spec->online().empty()) {
-      return het::InvalidArgument(
-          "specs has 'online': a serving process has no rows in GPU memory; place the op on the CPU");
-    }
     *node = new HetNode{std::move(spec)};
     return Status();
   });

@@ -24,10 +24,7 @@ ELSEWHERE = "het_tf.torch"
 OF_KERAS = set("name dtype trainable autocast input_shape inputs outputs activity_regularizer".split())
 # Who takes the further keywords of a function or class of ours: arguments of these, too.
 PASSED_ON = {
-    "export": (
-        "het_tf.ext.serving.python.export.online.Backend",
-        "het_tf.ext.serving.python.export.native.Backend",
-    ),
+    "export": ("het_tf.ext.serving.python.export.native.Backend",),
     "Checkpoint": ("keras.callbacks.ModelCheckpoint",),
 }
 # Small objects that a text's values are tried on, too.

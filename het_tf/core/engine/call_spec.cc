@@ -37,7 +37,6 @@ Status CallSpec::Parse(const std::string& text) {
   try {
     const nlohmann::json json = nlohmann::json::parse(text);
     name_space_ = json.value("namespace", std::string());
-    if (json.contains("online")) online_ = json.at("online").dump();
     for (const nlohmann::json& table : json.at("tables")) {
       HET_ASSIGN_OR_RETURN(const TableSpec spec, SpecOfJson(table));
       HET_ASSIGN_OR_RETURN(Schema schema, TableSchema::Create(spec));

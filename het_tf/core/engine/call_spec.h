@@ -6,8 +6,6 @@
 //   "tables"      [spec of a table as in core/row/schema.h, ...]: tells a fresh process what a graph needs
 //   "features"    [{"table": number in "tables", "padding_id": integer or null, "name": optional, for
 //                 messages}, ...], one for each ids input
-//   "online"      optional, for a lookup without training: a serving process reads the tables from a live
-//                 parameter server (ext/serving/cc/serve/online_spec.h); they need not exist in this process
 //   "needs_loss_scale"  optional: true if the layer computes in float16 (rule 4 of the design)
 // Other fields are for Python.
 #pragma once
@@ -45,7 +43,6 @@ class CallSpec {
   const std::vector<std::string>& tables() const { return tables_; }
   const std::string& name_space() const { return name_space_; }
   const std::vector<Schema>& schemas() const { return schemas_; }  // of the tables
-  const std::string& online() const { return online_; }            // JSON, or ""
   // For each table, the variable that stands for it (kept_gradients.h).
   const std::vector<uint64_t>& variables() const { return variables_; }
   // The ids of each feature: ids[f], counts[f] of feature f.
@@ -66,7 +63,6 @@ class CallSpec {
   std::vector<std::string> tables_;  // names, in the order of "tables"
   std::vector<std::string> specs_;   // for each table, as TableSchema::ToJson writes it
   std::vector<Schema> schemas_;
-  std::string online_;
   std::vector<Feature> features_;
   std::vector<uint64_t> variables_;
   uint64_t signature_ = 0;

@@ -152,26 +152,6 @@ def test_clients_show_certificates(directory, tmp_path):
         ask(shown, "CONFIG", "SET", "tls-auth-clients", "optional")
 
 
-def test_online_serving(directory, tmp_path, monkeypatch):
-    address, certificates = address_of(directory), directory / "tls"
-    het_tf.init(ps=f"{address}&cert={certificates}/server.crt&key={certificates}/server.key")
-    ids = tf.keras.Input((), dtype="int64", name="ids")
-    model = tf.keras.Model({"ids": ids}, het_tf.keras.Embedding(2, name="t", initializer="zeros")(ids))
-    het_tf.Table("t").assign([1], np.full((1, 2), 5, np.float32))
-    with pytest.raises(ValueError, match=r"ps has the certificate of a client.*HET_SERVE_PS"):
-        het_tf.serving.Online(pull_bound=0, ps=f"{address}&cert=/c")
-    het_tf.export(model, tmp_path / "m", het_tf.serving.Online(pull_bound=0), verbose=False)
-    saved = b"".join(file.read_bytes() for file in (tmp_path / "m").rglob("*") if file.is_file())
-    assert address.encode() in saved and b"server.key" not in saved
-    serve = tf.saved_model.load(str(tmp_path / "m")).signatures["serving_default"]
-    (rows,) = serve(ids=tf.constant([1], tf.int64)).values()
-    np.testing.assert_array_equal(rows, [[5, 5]])
-    monkeypatch.setenv("HET_SERVE_PS", address.partition("?")[0])
-    with pytest.raises(tf.errors.OpError, match=r"give the CA that signed it by \?ca=FILE"):
-        other = tf.saved_model.load(str(tmp_path / "m")).signatures["serving_default"]
-        other(ids=tf.constant([1], tf.int64))
-
-
 def test_a_cluster_whose_slots_move(tmp_path):
     """Replication, the bus, MIGRATE and MOVED: nothing of a cluster leaves TLS."""
     directory, port = tmp_path / "ps", free_ports(4)

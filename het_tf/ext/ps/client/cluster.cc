@@ -249,7 +249,7 @@ Status RedisCluster::Learn(const std::vector<RedisReply>& replies, const ServerN
   const bool alone = mode != nullptr ? mode->text() != "cluster"
                                      : slots.text().find("cluster support disabled") != std::string::npos;
   if (!alone) return StatusOfError(slots.text(), from);
-  if (replica && !only_reads_) {
+  if (replica) {
     const bool known = replies[2].array.size() > 2;
     const std::string primary =
         known ? " of " + replies[2].array[1].text() + ":" + std::to_string(replies[2].array[2].integer) : "";

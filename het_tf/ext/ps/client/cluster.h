@@ -43,9 +43,8 @@ class RedisCluster {
  public:
   using Notice = std::function<void(const std::string&)>;
 
-  // `only_reads`: a replica will do.
-  explicit RedisCluster(ServerAddress address, Notice notice = nullptr, bool only_reads = false)
-      : address_(std::move(address)), notice_(std::move(notice)), only_reads_(only_reads) {}
+  explicit RedisCluster(ServerAddress address, Notice notice = nullptr)
+      : address_(std::move(address)), notice_(std::move(notice)) {}
 
   // Asks known servers in turn, at most five seconds each, until one answers: those with slots, those of the
   // address, the others. Unavailable lists their answers; FailedPrecondition, if all say that they are
@@ -101,7 +100,6 @@ class RedisCluster {
 
   const ServerAddress address_;
   const Notice notice_;
-  const bool only_reads_;
   ServerAddress without_login_ = WithoutLogin(address_);
   bool sentinels_ask_login_ = false;
   std::vector<ServerNode> nodes_;   // with slots

@@ -3,7 +3,7 @@
 #include <iterator>
 #include <utility>
 
-#include "het_tf/ext/ps/client/online_store.h"
+#include "het_tf/ext/ps/client/redis_store.h"
 #include "het_tf/ext/ps/keyspace.h"
 
 namespace het {
@@ -33,11 +33,19 @@ bool ReadChangesPage(RedisReply* reply, ChangesPage* page) {
 
 Result<std::unique_ptr<RedisChanges>> RedisChanges::Open(const ServerAddress& address,
                                                          const std::string& name_space, double timeout) {
-  HET_ASSIGN_OR_RETURN(auto store, RedisOnlineStore::Open(address, name_space, timeout));
+  HET_RETURN_IF_ERROR(CheckNamespace(name_space));
   RedisCluster cluster(address);
   HET_RETURN_IF_ERROR(cluster.Refresh(timeout));
+  HET_ASSIGN_OR_RETURN(auto found, FindPartitions(&cluster, name_space, timeout));
+  if (!found || found->made.empty()) {
+    return FailedPrecondition("the parameter server at " + address.ToString() + " has no namespace '" +
+                              name_space +
+                              "'; follow the server that the model was trained with (HET_SERVE_PS names "
+                              "another one than the model does)");
+  }
+  HET_RETURN_IF_ERROR(CheckRule(name_space, found->made));
   return std::unique_ptr<RedisChanges>(
-      new RedisChanges(std::move(cluster), store->keys(), store->hash_seed(), timeout));
+      new RedisChanges(std::move(cluster), std::move(found->keys), found->hash_seed, timeout));
 }
 
 void RedisChanges::AskPage(uint32_t partition, const ChangesRequest& request) {

@@ -6,7 +6,6 @@
 #include "het_tf/capi/answer.h"
 #include "het_tf/core/row/row_batch.h"
 #include "het_tf/core/row/schema_json.h"
-#include "het_tf/ext/ps/client/online_store.h"
 #include "het_tf/ext/serving/cc/serve/row_codec.h"
 #include "het_tf/ext/serving/cc/serve/serve_file.h"
 #include "het_tf/ext/serving/cc/serve/serve_writer.h"
@@ -74,17 +73,6 @@ Result<nlohmann::json> Inspect(const std::string& path, bool verify) {
                          {"bytes", header.file_bytes}});
 }
 
-Status CheckOnline(const nlohmann::json& specs) {
-  HET_ASSIGN_OR_RETURN(auto reader,
-                       OpenOnlineReader(specs.at("online").dump(), specs.value("namespace", std::string())));
-  for (const nlohmann::json& table : specs.at("tables")) {
-    HET_ASSIGN_OR_RETURN(const TableSpec spec, SpecOfJson(table));
-    HET_ASSIGN_OR_RETURN(const Schema schema, TableSchema::Create(spec));
-    HET_RETURN_IF_ERROR(reader->FindTable(schema).status());
-  }
-  return Status();
-}
-
 }  // namespace
 }  // namespace het
 
@@ -114,22 +102,5 @@ int HetServeInspect(const char* path, int verify) {
     auto found = het::Inspect(path, verify != 0);
     if (found.ok()) het::Text() = found.value().dump();
     return found.status();
-  });
-}
-
-int HetOnlineCheck(const char* specs) {
-  return Answer([&]() -> Status {
-    try {
-      return het::CheckOnline(nlohmann::json::parse(specs));
-    } catch (const nlohmann::json::exception& error) {
-      return het::InvalidArgument(std::string("specs is not the JSON of an online lookup: ") + error.what());
-    }
-  });
-}
-
-int HetOnlineStats() {
-  return Answer([&] {
-    het::Text() = het::OnlineReaderStats();
-    return Status();
   });
 }

@@ -19,10 +19,4 @@ HET_EXPORT int HetServeWrite(const char* name_space, const char* table, const ch
 // With `verify` the whole file is read and its checksums are compared.
 HET_EXPORT int HetServeInspect(const char* path, int verify);
 
-// Opens the tables that a graph with these specs (core/engine/call_spec.h) would read, so that errors show
-// now rather than in serving.
-HET_EXPORT int HetOnlineCheck(const char* specs);
-// Text: a list of this process's online readers, with counters.
-HET_EXPORT int HetOnlineStats();
-
 }  // extern "C"

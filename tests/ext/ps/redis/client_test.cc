@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "het_tf/core/wire/layout.h"
-#include "het_tf/ext/ps/client/online_store.h"
+#include "het_tf/ext/ps/client/redis_changes.h"
 #include "het_tf/ext/ps/client/redis_store.h"
 #include "tests/testing/keep_and_apply.h"
 #include "tests/testing/redis/redis_server.h"
@@ -184,10 +184,10 @@ TEST_F(RedisClientTest, NamespaceOfAnotherLayoutIsRefused) {
   RedisServer server;
   const ServerAddress address = ParseServerAddress(server.address()).value();
   ASSERT_TRUE(RedisStore::Open(address, "n", 10, nullptr).ok());
-  ASSERT_TRUE(RedisOnlineStore::Open(address, "n", 10).ok());
+  ASSERT_TRUE(RedisChanges::Open(address, "n", 10).ok());
   ASSERT_FALSE(server.Command({"HSET", "het:n", "made", "1"}).error());
   for (const Status& refused : {RedisStore::Open(address, "n", 10, nullptr).status(),
-                                RedisOnlineStore::Open(address, "n", 10).status()}) {
+                                RedisChanges::Open(address, "n", 10).status()}) {
     EXPECT_EQ(refused.code(), Code::kFailedPrecondition);
     EXPECT_THAT(refused.message(), HasSubstr("another version of het_tf made namespace 'n'"));
     EXPECT_THAT(refused.message(), HasSubstr("by rule 1, this one by " + std::to_string(Layout::kRule)));

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ import tensorflow as tf
 import het_tf
 from het_tf.ext.checkpoint.python import tensors
 from het_tf.ext.checkpoint.python.model import dense
+from het_tf.python.session import native
 
 keras = tf.keras
 IDS = np.arange(-8, 8)
@@ -88,7 +90,8 @@ def exported(server: Any, tmp_path: Path, fresh: np.random.Generator) -> tuple[A
 
 
 def stats(path: Path) -> dict[str, Any]:
-    return next(one for one in het_tf.serving.stats()["follow"] if one["model"] == str(path))
+    said = json.loads(native.call("HetFollowStats"))
+    return next(one for one in said if one["model"] == str(path))
 
 
 def found(path: Path) -> None:
@@ -189,8 +192,6 @@ def test_dense_weights_are_used_in_place_and_outlive_their_version(exported: Any
     """Defect: a copy of the dense weights for each request; or a tensor that dangles after a flip."""
     from follow_lib import Writer
 
-    from het_tf.python.session import native
-
     model, path, _ = exported
     named = dense.weights_of(model)
 
@@ -279,7 +280,11 @@ def test_exports_that_nobody_can_follow_are_refused(exported: Any, tmp_path: Pat
         format = het_tf.serving.Native(follow=follow, **options)
         with pytest.raises(ValueError, match="min_count and max_age"):
             het_tf.export(model, tmp_path / "no", format)
-    for given, problem in (("redis://user:secret@host", "HET_SERVE_PS"), ("http://host", "begins with none")):
+    for given, problem in (
+        ("redis://user:secret@host", "a password.*HET_SERVE_PS"),
+        ("rediss://host?cert=/c&key=/k", "the certificate of a client.*HET_SERVE_PS"),
+        ("http://host", "begins with none"),
+    ):
         with pytest.raises(ValueError, match=problem):
             het_tf.serving.Follow(given)
     with pytest.raises(TypeError, match="follow is 'redis://host'; give het_tf"):

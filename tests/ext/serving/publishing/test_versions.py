@@ -339,7 +339,7 @@ def test_a_client_waits_for_a_server_that_restarts(fresh, tmp_path):
 
 def test_rights_of_users_are_enough_and_no_more(publisher, server):
     users = redis_lib.rights()
-    for name in ("het-worker", "het-follower", "het-serving"):
+    for name in ("het-worker", "het-follower"):
         answer = server.command("ACL", "SETUSER", name, "on", ">pw", *users[name])
         assert answer.startswith(b"+OK"), answer
     try:
@@ -354,12 +354,12 @@ def test_rights_of_users_are_enough_and_no_more(publisher, server):
             assert partitions.positions(follower, "") == made[3].cut
             with pytest.raises(Refused, match="NOPERM"):
                 versions.append(version(9))
-        serving = PublisherOfArrays(url["het-serving"], 2, None)
+        reader = PublisherOfArrays(url["het-follower"], 2, None)
         with pytest.raises(RuntimeError, match=r"NOPERM.*users.conf has the rights that w"):
-            serving.publish(5)
-        serving.close()
+            reader.publish(5)
+        reader.close()
     finally:
-        server.command("ACL", "DELUSER", "het-worker", "het-follower", "het-serving")
+        server.command("ACL", "DELUSER", "het-worker", "het-follower")
 
 
 def test_namespaces_that_nobody_trains_are_named(client):

@@ -1,7 +1,7 @@
 """The formats of `het_tf.export`: what each takes, and its defaults."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 from het_tf.ext.ps.python import address as addresses
 from het_tf.python.checks import one_of, seconds, seconds_or_none, whole
@@ -106,52 +106,7 @@ class Native(_Stored):
             raise TypeError(f"follow is {self.follow!r}; give het_tf.serving.Follow(address)")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Online:
-    """No rows: the serving process reads the live tables at the parameter server, through a cache.
-
-    Serving needs het_tf's library of ops, and the server at every request that the cache cannot answer. Rows
-    are float32, and an id without one has its initial row. None means an argument's default, which the core
-    fills in; it checks the numbers at the export.
-
-    Attributes:
-      max_lag: Seconds that a served row may be behind the server, 0 to 1e9; or
-      pull_bound: Updates that it may be behind, 0 to 1e15. Give one of the two.
-      cache_rows: Rows of each table that a serving process keeps, 0 to 4e9; default 262,144.
-      stale_ok: If the server does not answer within the deadline: False (default): the call
-        fails. True: cached rows are served, counted ("stale" in `het_tf.serving.stats`) and
-        reported on stderr; a call with rows that were never read fails.
-      deadline: Seconds that a call waits for the server, 0.001 to 1e6; default 2.
-      connections: Number of simultaneous calls to the server, 1 to 1024; others wait for a connection.
-        Default 4.
-      ps: Address of the parameter server, `redis://HOST[:PORT][,...]`, `rediss://...` or `unix://PATH`;
-        None: that of the exporting process. In the serving process the environment's HET_SERVE_PS overrides
-        it and may have a login and a client's certificate, which a SavedModel never has.
-
-    Raises:
-      ValueError: `ps` has a secret, or is no address. At the export: an argument is out of range, or there
-        is no parameter server.
-      RuntimeError: At the export: the server lacks the namespace or a table.
-      ConnectionError: At the export: no server answers.
-    """
-
-    max_lag: float | None = None
-    pull_bound: int | None = None
-    cache_rows: int | None = None
-    stale_ok: bool | None = None
-    deadline: float | None = None
-    connections: int | None = None
-    ps: str | None = None
-    row_dtype: ClassVar[RowDtype] = "float32"
-    unknown: ClassVar[Unknown] = "initial"
-
-    def __post_init__(self) -> None:
-        """Checks the address."""
-        if self.ps is not None:
-            check_public("ps", self.ps)
-
-
-Format = Portable | Native | Online
+Format = Portable | Native
 
 
 def name_of(format: Format) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from het_tf._version import __version__
 from het_tf.ext.serving.python.export import signatures
-from het_tf.ext.serving.python.export.formats import Format, Online, Portable, name_of
+from het_tf.ext.serving.python.export.formats import Format, Portable, name_of
 from het_tf.ext.serving.python.export.publish import publish, staging_of
 from het_tf.ext.serving.python.export.rows import Filter, Source
 from het_tf.python import show
@@ -33,17 +33,17 @@ class TableSummary:
     Attributes:
       name, namespace: Name and namespace of the table.
       dim: Floats of a row.
-      rows: Number of rows in the export; None: it reads them elsewhere.
+      rows: Number of rows in the export.
       dropped: Number of rows left out by `min_count` and `max_age`.
-      bytes: Bytes of the rows, without index; None: it reads them elsewhere.
+      bytes: Bytes of the rows, without index.
     """
 
     name: str
     namespace: str
     dim: int
-    rows: int | None
+    rows: int
     dropped: int
-    bytes: int | None
+    bytes: int
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,12 +68,9 @@ class Export:
             f"signatures {', '.join(self.signatures)}"
         ]
         for table in self.tables:
-            if table.rows is None:
-                text = "read from the server"
-            else:
-                text = f"{table.rows:,} rows of {table.dim}, {show.size(table.bytes or 0)}"
-                if table.dropped:
-                    text += f"; {table.dropped:,} rows left out"
+            text = f"{table.rows:,} rows of {table.dim}, {show.size(table.bytes)}"
+            if table.dropped:
+                text += f"; {table.dropped:,} rows left out"
             lines.append(f"  {table.name}: {text}")
         return "\n".join(lines)
 
@@ -104,8 +101,8 @@ def export(
       path: Path of the SavedModel, a local directory that must not exist; its parents are made. It gets its
         name when everything is written: readers never see a part of it.
       format: `het_tf.serving.Portable()`: for unmodified TensorFlow. `Native()`: rows in mapped files, which
-        can follow training. `Online(max_lag=...)`: reads the parameter server. Each has its own arguments,
-        such as the type of stored rows, the rows to leave out, and the bound on a row's age.
+        can follow training. Each has its own arguments, such as the type of stored rows and the rows to
+        leave out.
       signatures: Its signatures. None: "serving_default" with the model's inputs, by their names. Else
         a dict from names to: the inputs of the model (`tf.TensorSpec` in the structure of its
         inputs), or a batch of them, or a tf.function with an input_signature that calls the model and
@@ -169,7 +166,7 @@ def _export(
                     source.table.dim,
                     source.kept,
                     source.dropped,
-                    None if sizes is None else sizes.get(source.key),
+                    sizes[source.key],
                 )
                 for source in sources
             ],
@@ -189,9 +186,7 @@ def _check(model: Any, format: Format) -> list[Any]:
     if not isinstance(model, keras.Model):
         raise TypeError(f"model is {type(model).__name__}; give a built keras.Model")
     if not isinstance(format, Format):
-        raise TypeError(
-            f"format is {format!r}; give het_tf.serving.Portable(), Native() or Online(max_lag=...)"
-        )
+        raise TypeError(f"format is {format!r}; give het_tf.serving.Portable() or Native()")
     if not model.built:
         raise ValueError(
             f"model {model.name!r} has no weights yet; call it on a batch first, or give it a keras.Input"
@@ -217,7 +212,7 @@ def _check_path(path: Any, overwrite: bool) -> Path:
 
 def _sources(layers: Sequence[Any], format: Format) -> list[Source]:
     """Returns each table of the layers once."""
-    which = Filter() if isinstance(format, Online) else Filter(format.min_count, format.max_age)
+    which = Filter(format.min_count, format.max_age)
     found = {
         (layer.namespace, table.name): Source(table, layer.namespace, which)
         for layer in layers
@@ -228,8 +223,7 @@ def _sources(layers: Sequence[Any], format: Format) -> list[Source]:
 
 def _check_ops(format: Format, functions: dict[str, Any]) -> None:
     """Refuses signatures that read live tables: they were not traced with the backend."""
-    native_ops = {"HetServe", "HetFollowDense"}
-    allowed = {"portable": set(), "native": native_ops, "online": {"HetLookup"}}[name_of(format)]
+    allowed = set() if isinstance(format, Portable) else {"HetServe", "HetFollowDense"}
     for name, function in functions.items():
         graph = function.graph.as_graph_def()
         nodes = [*graph.node, *(node for one in graph.library.function for node in one.node_def)]

@@ -92,9 +92,9 @@ class Backend(abc.ABC):
         """Returns what the export's record says of the format, as JSON."""
         return {}
 
-    def row_bytes(self) -> dict[tuple[str, str], int] | None:
-        """Returns the bytes of each table's rows in the export, for the summary; None: it has no rows."""
-        return {}
+    @abc.abstractmethod
+    def row_bytes(self) -> dict[tuple[str, str], int]:
+        """Returns the bytes of each table's rows in the export, for the summary."""
 
 
 def join(ids: Sequence[Any]) -> tuple[Any, Any]:

@@ -57,14 +57,14 @@ class Source:
       table: Its configuration.
       namespace: Its namespace.
       filter: The rows to leave out.
-      kept: Number of rows; None before `read`.
+      kept: Number of rows; set by `read`.
       dropped: Number of rows that the filter left out; set by `read`.
     """
 
     table: TableConfig
     namespace: str
     filter: Filter = field(default_factory=Filter)
-    kept: int | None = None
+    kept: int = 0
     dropped: int = 0
 
     @property
