@@ -39,8 +39,6 @@ class Following {
     options.poll = json.at("poll").get<double>();
     options.max_page_bytes = json.at("page_bytes").get<size_t>();
     HET_ASSIGN_OR_RETURN(options.rows, ParseRowFormat(json.at("rows").get<std::string>()));
-    options.undo.versions = json.at("keep_undo").get<size_t>();
-    options.undo.bytes = json.at("undo_bytes").get<uint64_t>();
     HET_ASSIGN_OR_RETURN(options.base, ParsePositions(json.at("positions")));
     HET_ASSIGN_OR_RETURN(const auto address, ParseServerAddress(json.at("address").get<std::string>()));
     HET_ASSIGN_OR_RETURN(made->source_, RedisChanges::Open(address, json.at("namespace").get<std::string>(),
@@ -53,7 +51,9 @@ class Following {
     return made;
   }
 
-  Status Offer(const nlohmann::json& json) {
+  // Calls Follower::Offer or RollBack.
+  using Take = Status (Follower::*)(Version, std::vector<Position>);
+  Status Give(const nlohmann::json& json, Take take) {
     Version version;
     version.number = json.at("number").get<uint64_t>();
     version.dense_path = json.at("dense").get<std::string>();
@@ -61,25 +61,7 @@ class Following {
       version.trained_through = json["trained_through"].get<double>();
     HET_ASSIGN_OR_RETURN(std::vector<Position> cut, ParsePositions(json.at("cut")));
     std::lock_guard<std::mutex> lock(mutex_);
-    HET_RETURN_IF_ERROR(follower_->Offer(std::move(version), std::move(cut)));
-    background_.Wake();
-    return Status();
-  }
-
-  Status RollBack(const nlohmann::json& json) {
-    Version version;
-    version.number = json.at("number").get<uint64_t>();
-    const bool rows = json.at("dense").is_null();
-    if (!rows) version.dense_path = json["dense"].get<std::string>();
-    std::lock_guard<std::mutex> lock(mutex_);
-    HET_RETURN_IF_ERROR(rows ? follower_->RollBack(version.number) : follower_->RollBackDense(version));
-    background_.Wake();
-    return Status();
-  }
-
-  Status Resume() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    HET_RETURN_IF_ERROR(follower_->Resume());
+    HET_RETURN_IF_ERROR((follower_.get()->*take)(std::move(version), std::move(cut)));
     background_.Wake();
     return Status();
   }
@@ -180,6 +162,7 @@ int AnswerJson(const Body& body) {
 }  // namespace het::follow
 
 using het::Status;
+using het::follow::Follower;
 using het::follow::Following;
 
 int HetFollowOpen(const char* options, void** follower) {
@@ -191,17 +174,15 @@ int HetFollowOpen(const char* options, void** follower) {
 }
 
 int HetFollowOffer(void* follower, const char* version) {
-  return het::follow::AnswerJson(
-      [&] { return static_cast<Following*>(follower)->Offer(nlohmann::json::parse(version)); });
+  return het::follow::AnswerJson([&] {
+    return static_cast<Following*>(follower)->Give(nlohmann::json::parse(version), &Follower::Offer);
+  });
 }
 
 int HetFollowRollBack(void* follower, const char* version) {
-  return het::follow::AnswerJson(
-      [&] { return static_cast<Following*>(follower)->RollBack(nlohmann::json::parse(version)); });
-}
-
-int HetFollowResume(void* follower) {
-  return het::Answer([&] { return static_cast<Following*>(follower)->Resume(); });
+  return het::follow::AnswerJson([&] {
+    return static_cast<Following*>(follower)->Give(nlohmann::json::parse(version), &Follower::RollBack);
+  });
 }
 
 int HetFollowStatus(void* follower) {

@@ -25,7 +25,7 @@ def followed(server, tmp_path):
 def test_rows_and_dense_weights_follow_until_sigterm(followed):
     het("serve", "status", followed.path, status=1)
     assert followed.status(1)["age"] is None
-    with followed.follower("--poll", 0.02, "--keep-undo", 0) as process:
+    with followed.follower("--poll", 0.02) as process:
         followed.until(lambda: followed.says("up to date"))
         assert followed.served() == (1, 1)
         begin = time.time()

@@ -70,15 +70,11 @@ def test_decisions_stand_in_one_order_with_versions(server, client):
     versions.append(version(4))
     assert versions.history().in_force == 4
     assert "have not been told to go back" in command("resume", url, status=1).err
-    assert "there is no version 5; the newest is 4" in command("rollback", url, 5, status=1).err
+    assert "has no version 5; 1 to 4 are kept" in command("rollback", url, 5, status=1).err
     command("rollback", url, 3)
-    assert (
-        "followers are at version 3; `het publish resume` first" in command("rollback", url, 4, status=1).err
-    )
-    command("rollback", url, 2, "--partial")
+    assert "rows go on: to take them back, restore the store" in command("rollback", url, 2).out
     versions.append(version(5))
-    history = versions.history()
-    assert history.in_force == 2 and history.rollback.partial
+    assert versions.history().in_force == 2
     states = [line.split()[7] for line in command("list", url).out.splitlines()[1:]]
     assert states == ["candidate", "rollback", "candidate", "released", "released"]
     assert "candidate" in command("show", url, 3).out
@@ -126,15 +122,14 @@ def test_a_history_keeps_what_followers_need():
     ("changes", "why"),
     [
         ({"kind": "promote"}, "a newer het_tf may know"),
-        ({"version": "-1"}, "its version or partial is no number"),
-        ({"partial": "yes"}, "its version or partial is no number"),
+        ({"version": "-1"}, "its version is no number"),
         ({"time": "nan"}, "not seconds since 1970"),
         ({"why": "x" * 70000}, "more than 65536 bytes"),
         ({"version": None}, "it lacks version"),
     ],
 )
 def test_decisions_of_others_are_checked(changes, why):
-    made = Decision("rollback", 7, 2.5, True, "it was bad", "9-1")
+    made = Decision("rollback", 7, 2.5, "it was bad", "9-1")
     words = made.fields()
     assert parse_entry("9-1", words) == made
     fields = {**dict(zip(words[::2], words[1::2], strict=True)), **changes}

@@ -38,7 +38,6 @@ Result<std::unique_ptr<Follower>> Follower::Create(ChangeSource* source, LiveWri
   }
   follower->skew_ = Skew(cut);
   HET_RETURN_IF_ERROR(writer->SetPartitions(static_cast<uint32_t>(parts.size())));
-  HET_ASSIGN_OR_RETURN(follower->undo_, Undo::Open(writer, follower->options_.undo));
   follower->ReadPositions();
   return follower;
 }
@@ -64,13 +63,6 @@ void Follower::Restart(Part* part) {
 double Follower::Step() {
   Collect();
   uint64_t now = options_.clock();
-  if (undo_->rolled_back() && undo_->rolled_back()->rows) {
-    if (!restored_ && restore_due_ <= now) {
-      const Status status = Restore(now);
-      flip_error_ = status.ok() ? "" : status.message();
-    }
-    return restored_ ? kMostPause : SecondsSince(now, std::max(now, restore_due_));
-  }
   for (Part& part : parts_) {
     if (part.waits == Waits::kNothing && part.due <= now) Ask(&part);
   }
@@ -102,7 +94,6 @@ void Follower::Take(Part* part, ChangeAnswer answer) {
   const Waits waited = std::exchange(part->waits, Waits::kNothing);
   const uint64_t now = options_.clock();
   part->due = now;
-  if (std::exchange(part->ignore, false)) return;
   Status status = answer.status;
   try {
     if (status.ok() && waited == Waits::kPage) status = TakePage(part, std::move(answer.page));
@@ -195,7 +186,7 @@ void Follower::Flip() {
   for (const Part& part : parts_) rows.push_back(ReachedBy(part));
   const auto taken = versions_.Take(rows);
   if (!taken) return;
-  const Status flipped = undo_->Flip(taken->version);
+  const Status flipped = writer_->Flip(taken->version);
   flip_error_ = flipped.ok() ? "" : flipped.message();
   if (!flipped.ok()) return;
   std::vector<Position> cut;
@@ -213,51 +204,17 @@ Status Follower::Offer(Version version, std::vector<Position> cut) {
                            std::to_string(cut.size()) + " positions, and the store has " +
                            std::to_string(source_->partitions()) + " partitions");
   }
-  if (undo_->rolled_back() || version.number <= writer_->version().number) return Status();
+  if (version.number <= writer_->version().number) return Status();
   versions_.Offer(std::move(version), std::move(cut), options_.clock());
   return Status();
 }
 
-Status Follower::RollBack(uint64_t version) {
-  const auto before = undo_->rolled_back();
-  HET_RETURN_IF_ERROR(undo_->RollBack(version));
-  if (before && before->rows && before->version == version) return Status();
+Status Follower::RollBack(Version version, std::vector<Position> cut) {
   versions_.Clear();
+  if (version.number >= writer_->version().number) return Offer(std::move(version), std::move(cut));
+  HET_RETURN_IF_ERROR(writer_->Flip(version));  // rows reached its cut before they reached a later one's
   skew_.Forget();
   TellSkew();
-  for (Part& part : parts_) {
-    part.ignore = part.waits != Waits::kNothing;
-    part.held = ChangesPage();
-    part.seen = 0;
-    part.backoff.Succeeded();
-  }
-  ReadPositions();
-  restored_ = false;
-  restore_due_ = After(options_.clock(), kGrace);
-  return Status();
-}
-
-Status Follower::RollBackDense(const Version& version) {
-  HET_RETURN_IF_ERROR(undo_->RollBackDense(version));
-  versions_.Clear();
-  skew_.Forget();
-  TellSkew();
-  return Status();
-}
-
-Status Follower::Restore(uint64_t now) {
-  const Status status = undo_->Restore();
-  restored_ = status.ok();
-  restore_due_ = After(now, kMostPause);
-  return status;
-}
-
-Status Follower::Resume() {
-  if (undo_->rolled_back() && undo_->rolled_back()->rows && !restored_) {
-    HET_RETURN_IF_ERROR(Restore(options_.clock()));
-  }
-  HET_RETURN_IF_ERROR(undo_->Resume());
-  for (Part& part : parts_) part.due = 0;
   return Status();
 }
 
@@ -297,16 +254,9 @@ std::string Follower::Report() const {
                           {"error", part.backoff.reason()},
                           {"failing", failing(part.backoff)}});
   }
-  nlohmann::json undo = nlohmann::json::array(), back, skew;
+  nlohmann::json skew;
   if (const auto bound = skew_.Bound()) skew = static_cast<double>(*bound) * 1e-9;
-  for (const Version& one : undo_->Targets()) {
-    undo.push_back({{"version", one.number}, {"dense", one.dense_path}});
-  }
-  if (const auto& to = undo_->rolled_back()) back = {{"version", to->version}, {"rows", to->rows}};
   return nlohmann::json({{"version", writer_->version().number},
-                         {"undo", undo},
-                         {"undo_error", undo_->error()},
-                         {"rolled_back", back},
                          {"waiting", versions_.Numbers()},
                          {"age", age(writer_->seen())},
                          {"skew", skew},

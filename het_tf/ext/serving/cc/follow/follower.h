@@ -21,8 +21,7 @@
 //
 // Versions: waiting_versions.h. Rows are newer than the dense weights in force by at most skew.h's bound.
 //
-// The way back: undo.h; while rows are at an earlier version, no question is asked, and answers to earlier
-// questions are ignored. Not thread-safe.
+// Not thread-safe.
 #pragma once
 
 #include <functional>
@@ -36,7 +35,7 @@
 #include "het_tf/ext/serving/cc/follow/change_source.h"
 #include "het_tf/ext/serving/cc/follow/partition_scan.h"
 #include "het_tf/ext/serving/cc/follow/skew.h"
-#include "het_tf/ext/serving/cc/follow/undo.h"
+#include "het_tf/ext/serving/cc/follow/live_writer.h"
 #include "het_tf/ext/serving/cc/follow/waiting_versions.h"
 
 namespace het::follow {
@@ -47,7 +46,6 @@ struct FollowerOptions {
   RowFormat rows = RowFormat::kFloat32;     // rows are rounded to it on their way
   // Of all partitions, before the export read its rows; ignored if another number of them.
   std::vector<Position> base;
-  UndoLimits undo;
   BackoffConfig backoff{/*first=*/0.02, /*most=*/2};
   std::function<uint64_t()> clock = BootNanoseconds;
 };
@@ -67,13 +65,9 @@ class Follower {
   // position for each partition of the store.
   Status Offer(Version version, std::vector<Position> cut);
 
-  // Goes back to a version and stays there, rows included, until Resume; offers are ignored meanwhile. Errors
-  // as Undo::RollBack. The rows follow kGrace later, by Step.
-  Status RollBack(uint64_t version);
-  // Only the dense weights go back; rows go on. Errors as Undo::RollBackDense.
-  Status RollBackDense(const Version& version);
-  // Goes on: asks for what has changed since the moment of the version. Errors as Undo::Restore.
-  Status Resume();
+  // Forgets the versions that wait, and goes back to the dense weights of `version`; rows go on. If it is newer
+  // than the one in force, it is offered. Errors as of Offer and LiveWriter::Flip.
+  Status RollBack(Version version, std::vector<Position> cut);
 
   // Whether every partition has completed a scan since the follower began.
   bool caught_up() const;
@@ -82,8 +76,6 @@ class Follower {
 
  private:
   enum class Waits { kNothing, kPage, kTables };
-
-  static constexpr double kGrace = 0.5;  // seconds: undo.h, Readers
 
   struct Counts {
     ChangesKind kind = ChangesKind::kChanges;  // of the last complete scan
@@ -100,12 +92,11 @@ class Follower {
     Position since;
     ChangesRequest request;  // the page to ask for
     Waits waits = Waits::kNothing;
-    bool ignore = false;  // the answer that it waits for
-    uint64_t due = 0;     // not before this time
-    uint64_t asked = 0;   // when the question in flight was sent
-    uint64_t sent = 0;    // the first request of the scan
-    ChangesPage held;     // until the tables are known
-    uint64_t seen = 0;    // `sent` of the last complete scan; 0: none is complete
+    uint64_t due = 0;    // not before this time
+    uint64_t asked = 0;  // when the question in flight was sent
+    uint64_t sent = 0;   // the first request of the scan
+    ChangesPage held;    // until the tables are known
+    uint64_t seen = 0;   // `sent` of the last complete scan; 0: none is complete
     Backoff backoff;
     Counts counts;
   };
@@ -125,7 +116,6 @@ class Follower {
   Reached ReachedBy(const Part& part) const { return {part.partition, part.since, part.seen}; }
   size_t IndexOf(const Part& part) const { return static_cast<size_t>(&part - parts_.data()); }
   void TellSkew();
-  Status Restore(uint64_t now);
   // Takes position and `seen` of every partition from the live files.
   void ReadPositions();
 
@@ -139,9 +129,6 @@ class Follower {
   std::vector<ChangeAnswer> answers_;
   std::map<size_t, std::string> table_errors_;
   std::string flip_error_;
-  std::unique_ptr<Undo> undo_;
-  bool restored_ = false;  // the rows of a rollback
-  uint64_t restore_due_ = 0;
 };
 
 }  // namespace het::follow

@@ -95,14 +95,9 @@ Result<WritableMap> LiveDirectory::Create(const std::string& name, uint64_t byte
   return map;
 }
 
-Result<int> LiveDirectory::OpenFile(const std::string& name, int flags) const {
-  const int descriptor = openat(directory_, name.c_str(), flags | O_CLOEXEC, 0644);
-  if (descriptor < 0) return Error("open", name, errno);
-  return descriptor;
-}
-
 Result<WritableMap> LiveDirectory::Map(const std::string& name) const {
-  HET_ASSIGN_OR_RETURN(const int descriptor, OpenFile(name, O_RDWR));
+  const int descriptor = openat(directory_, name.c_str(), O_RDWR | O_CLOEXEC);
+  if (descriptor < 0) return Error("open", name, errno);
   struct stat status {};
   const int error = fstat(descriptor, &status) == 0 ? 0 : errno;
   Result<WritableMap> map = error != 0 ? Result<WritableMap>(Error("read", name, error))

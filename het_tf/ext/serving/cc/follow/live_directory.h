@@ -50,8 +50,6 @@ class LiveDirectory {
   Result<WritableMap> Create(const std::string& name, uint64_t bytes) const;
   // NotFound: there is no such file. kFile: the system refuses. DataLoss: it is empty.
   Result<WritableMap> Map(const std::string& name) const;
-  // Opens a file to read and write it; `flags` as of open(2). NotFound, kFile: as Map.
-  Result<int> OpenFile(const std::string& name, int flags) const;
   Status Rename(const std::string& from, const std::string& to) const;
   void Remove(const std::string& name) const;
 

@@ -19,18 +19,13 @@ class LiveTable {
 
   const TableSchema& schema() const { return base_->schema(); }
   uint64_t number() const { return file_.number(); }
-  uint32_t row_bytes() const { return like_.row_bytes; }
   uint64_t rows() const { return file_.rows(); }
   const TableFile& file() const { return file_; }
 
   // Writes rows until all are written, the file is full, or one cannot be represented (InvalidArgument).
   // *done: the number of rows written.
   Status Put(Span<const Key> keys, const float* values, size_t* done);
-  // As Put, of one row in its stored form. Returns false if the file is full.
-  bool PutStored(Key key, const uint8_t* row) { return file_.Put(key, row); }
   void Remove(Span<const Key> keys);
-  // Returns the row of a key in its stored form, or null.
-  const uint8_t* Row(Key key) { return file_.Row(key); }
   // Returns a file with the present rows and room for `more`, to Use when readers can find it.
   Result<TableFile> Grown(const LiveDirectory& directory, uint64_t number, uint64_t more) const;
   void Use(TableFile file) { file_ = std::move(file); }

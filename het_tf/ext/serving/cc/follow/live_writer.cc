@@ -131,7 +131,6 @@ int LiveWriter::Find(uint64_t table_id) const {
 }
 
 Status LiveWriter::Put(size_t table, Span<const Key> keys, const float* values) {
-  if (before_change_) before_change_(table, keys);
   LiveTable& live = *tables_[table];
   const size_t dim = live.schema().dim();
   while (!keys.empty()) {
@@ -144,19 +143,7 @@ Status LiveWriter::Put(size_t table, Span<const Key> keys, const float* values) 
   return Status();
 }
 
-void LiveWriter::Remove(size_t table, Span<const Key> keys) {
-  if (before_change_) before_change_(table, keys);
-  tables_[table]->Remove(keys);
-}
-
-Status LiveWriter::Restore(size_t table, Key key, const uint8_t* row) {
-  if (row == nullptr) {
-    tables_[table]->Remove({&key, 1});
-    return Status();
-  }
-  while (!tables_[table]->PutStored(key, row)) HET_RETURN_IF_ERROR(Grow(table, 1));
-  return Status();
-}
+void LiveWriter::Remove(size_t table, Span<const Key> keys) { tables_[table]->Remove(keys); }
 
 Status LiveWriter::Grow(size_t table, uint64_t more) {
   LiveTable& live = *tables_[table];
@@ -198,11 +185,6 @@ Status LiveWriter::SetPosition(uint32_t partition, const std::string& position, 
   std::memcpy(&record, &changed, sizeof record);
   TellSeen();
   return Status();
-}
-
-void LiveWriter::SetPositions(Span<const PositionRecord> positions) {
-  std::memcpy(positions_.data(), positions.data(), positions.size() * sizeof(PositionRecord));
-  TellSeen();
 }
 
 void LiveWriter::TellSeen() {

@@ -38,8 +38,6 @@ class LiveWriter {
   static Result<std::unique_ptr<LiveWriter>> Open(const std::string& directory,
                                                   const std::vector<std::string>& base_files);
 
-  const LiveDirectory& folder() const { return *directory_; }
-  uint64_t run() const { return control()->head.run; }
   size_t tables() const { return tables_.size(); }
   const TableSchema& schema(size_t table) const { return tables_[table]->schema(); }
   // Returns the table with this id (TableSchema::id), or -1.
@@ -51,30 +49,17 @@ class LiveWriter {
   Status Put(size_t table, Span<const Key> keys, const float* values);
   // Removes rows; a key without one is skipped.
   void Remove(size_t table, Span<const Key> keys);
-  // Calls before(table, keys) before Put and Remove change rows; null: no call.
-  using BeforeChange = std::function<void(size_t, Span<const Key>)>;
-  void SetBeforeChange(BeforeChange before) { before_change_ = std::move(before); }
-  // The row of a key in its stored form, of row_bytes; null: it has none.
-  const uint8_t* Row(size_t table, Key key) { return tables_[table]->Row(key); }
-  uint32_t row_bytes(size_t table) const { return tables_[table]->row_bytes(); }
-  // Gives a key the row that it had; null: none. kFile: as Put.
-  Status Restore(size_t table, Key key, const uint8_t* row);
   // Calls visit(key) for each key with a row. `visit` must not change the table.
   void ForEachKey(size_t table, const std::function<void(Key)>& visit) const;
   size_t rows(size_t table) const { return tables_[table]->rows(); }
 
-  // Call it before the following three. If it is another number than before, all positions become unknown.
+  // Call it before the following two. If it is another number than before, all positions become unknown.
   Status SetPartitions(uint32_t partitions);
-  Span<const PositionRecord> positions() const {
-    return {positions_.At<PositionRecord>(0), positions_.size() / sizeof(PositionRecord)};
-  }
   // Returns the position of a partition; "": unknown.
   std::string position(uint32_t partition) const;
   // The partition's rows are those of `position`, which was asked for at `seen` (CLOCK_BOOTTIME in ns).
   // Readers see the oldest `seen` of all partitions. InvalidArgument: the position is longer than 47 bytes.
   Status SetPosition(uint32_t partition, const std::string& position, uint64_t seen);
-  // All at once, as positions() returned them.
-  void SetPositions(Span<const PositionRecord> positions);
   uint64_t seen() const;  // the oldest; 0: never
 
   // From now on, requests read the dense weights of `version`; their file must be complete. It must remain
@@ -97,6 +82,9 @@ class LiveWriter {
   // Removes the table files that Control does not name.
   void Clean() const;
 
+  Span<const PositionRecord> positions() const {
+    return {positions_.At<PositionRecord>(0), positions_.size() / sizeof(PositionRecord)};
+  }
   Control* control() const { return control_.At<Control>(0); }
   uint64_t* files() const { return control_.At<uint64_t>(sizeof(Control)); }
 
@@ -106,7 +94,6 @@ class LiveWriter {
   uint64_t next_number_ = 1;  // of a table file
   WritableMap control_;
   WritableMap positions_;
-  BeforeChange before_change_;
   std::vector<std::unique_ptr<LiveTable>> tables_;
 };
 

@@ -128,11 +128,6 @@ void TableFile::Remove(Key key) {
   if (entry != nullptr && SlotOf(*entry) != kNoSlot) Set(entry, kNoSlot);
 }
 
-const uint8_t* TableFile::Row(Key key) {
-  const Entry* const entry = Place(key, /*claim=*/false);
-  return entry == nullptr || SlotOf(*entry) == kNoSlot ? nullptr : slot(SlotOf(*entry));
-}
-
 void TableFile::ForEach(const std::function<void(Key, const uint8_t*)>& visit) const {
   for (const Bucket& bucket : buckets()) {
     for (uint32_t i = 0; i < kPlaces; ++i) {

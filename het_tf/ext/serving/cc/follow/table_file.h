@@ -33,8 +33,6 @@ class TableFile {
   // Writes the row of a key. Returns false, and does nothing, if the file is full.
   bool Put(Key key, const uint8_t* row);
   void Remove(Key key);
-  // Returns the row of a key, or null, until the next Put.
-  const uint8_t* Row(Key key);
   // Calls visit(key, row) for each key with a row.
   void ForEach(const std::function<void(Key, const uint8_t*)>& visit) const;
 

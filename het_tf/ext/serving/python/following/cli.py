@@ -5,7 +5,7 @@ import os
 
 from het_tf.ext.serving.python.following import follow, live, native, target
 from het_tf.python import show
-from het_tf.python.cli import JSON, Group, Options, answer, arg, at_least_0, within
+from het_tf.python.cli import JSON, Group, Options, answer, arg, within
 from het_tf.python.files import local
 
 HET = Group("""\
@@ -32,10 +32,6 @@ _DIRECTORY = arg("dir", type=local, metavar="DIR", help="a SavedModel that can b
         metavar="S", help="seconds between two questions to a partition (%(default)s)"),
     arg("--rows", choices=("float32", "float16", "int8", "int4"), default="float32",
         help="how rows come: smaller formats round them, for slow links (%(default)s)"),
-    arg("--keep-undo", type=at_least_0, default=10, metavar="N",
-        help="versions to which `het publish rollback` can go back, rows included; 0: none (%(default)s)"),
-    arg("--undo-bytes", type=at_least_0, default=1 << 30, metavar="N",
-        help="limit on the bytes of these rows on disk (%(default)s)"),
     arg("--once", action="store_true", help="end when all rows and the newest version have come"),
     more="Runs in the foreground, under a supervisor such as systemd. When it dies, rows grow old and are "
     "served on; the next one continues. The live files lie in DIR/het_live.",
@@ -46,7 +42,7 @@ def run_follower(options: Options) -> int:
     if options.ps:
         os.environ["HET_SERVE_PS"] = options.ps
     ended, say = show.until_signal(), show.log("het serve")
-    how = native.Options(options.poll, options.rows, options.keep_undo, options.undo_bytes)
+    how = native.Options(options.poll, options.rows)
     follow.follow(found, how, options.once, ended, say)
     if ended():
         say("ended")
@@ -74,7 +70,6 @@ def show_status(options: Options) -> int:
             "skew": _time(state.skew),
             "max_skew": _limit(found.max_skew),
             "version": str(state.version) if state.version else "0, the export",
-            "rolled back": f"to version {state.rolled_back}" if state.rolled_back is not None else "no",
             "trained through": (
                 "unknown" if state.trained_through is None else show.when(state.trained_through)
             ),

@@ -18,6 +18,7 @@ from het_tf.ext.serving.python.following.target import Target
 from het_tf.ext.serving.python.publishing.versions import (
     Decision,
     History,
+    Version,
     VersionError,
     Versions,
     parse_entry,
@@ -61,7 +62,7 @@ class Stream:
         self._history = History()
         self._offered = state.version
         self._refused = set[int]()
-        self._obeyed = ""  # the entry of the rollback that was carried out, or refused
+        self._back: Decision | None = None  # the rollback that was carried out, or refused
         self._files = {state.version: state.dense}  # of versions that are in force or were offered
         self._trouble = ""
 
@@ -82,36 +83,34 @@ class Stream:
 
     def _decide(self, follower: native.Follower) -> None:
         """Goes back or on, if the newest entries say so."""
-        decision, back = self._history.rollback, follower.status()["rolled_back"]
-        if decision is None and back is not None:
-            follower.resume()
-            self._offered = back["version"]
-            self._say(f"goes on from version {back['version']}")
-        elif decision is not None and decision.entry != self._obeyed:
-            number = decision.version
+        decision, before = self._history.rollback, self._back
+        if decision == before:
+            return
+        if decision is None:
+            self._say(f"goes on from version {self._offered}")
+        else:
             try:
-                self._roll_back(decision, follower)
-            except (ValueError, LookupError, RuntimeError) as error:
-                if isinstance(error, ServerError):
-                    raise
+                self._roll_back(decision.version, follower)
+            except (ValueError, LookupError) as error:
                 self._say(
-                    f"cannot go back to version {number}: {error}. Rows go on; no version newer "
-                    f"than {max(number, self._offered)} comes into force before `het publish resume`"
+                    f"cannot go back to version {decision.version}: {error}. No version newer than "
+                    f"{max(decision.version, self._offered)} comes into force before `het publish resume`"
                 )
-            self._obeyed = decision.entry
+        self._back = decision
 
-    def _roll_back(self, decision: Decision, follower: native.Follower) -> None:
-        number = decision.version
-        path = None
-        if decision.partial:
-            undo = {one["version"]: one["dense"] for one in follower.status()["undo"]}
-            path = undo.get(number) or self._files.get(number)
-            if path is None:
-                path = dense.bring(self._client, self._target, self._versions.get(number))
-            self._files[number] = path
-        follower.roll_back(number, path)
-        what = "the dense weights go" if decision.partial else "dense weights and rows go"
-        self._say(f"{what} back to version {number}, until `het publish resume`")
+    def _roll_back(self, number: int, follower: native.Follower) -> None:
+        follower.roll_back(*self._bring(number))
+        self._offered = number
+        self._say(
+            f"the dense weights go back to version {number}, until `het publish resume`; rows go on: to take "
+            "them back, restore the store"
+        )
+
+    def _bring(self, number: int) -> tuple[Version, str]:
+        """Returns a version, and the file of its dense weights. ValueError, LookupError: it has none."""
+        version = self._history.versions.get(number) or self._versions.get(number)
+        self._files[number] = dense.bring(self._client, self._target, version)
+        return version, self._files[number]
 
     def _offer(self, follower: native.Follower) -> None:
         """Offers the newest version that may come into force and can."""
@@ -128,9 +127,7 @@ class Stream:
     def _try(self, number: int, follower: native.Follower) -> bool:
         """Offers a version; False: it can never be served."""
         try:
-            version = self._history.versions.get(number) or self._versions.get(number)
-            self._files[number] = dense.bring(self._client, self._target, version)
-            follower.offer(version, self._files[number])
+            follower.offer(*self._bring(number))
         except (ValueError, LookupError) as error:
             self._say(f"version {number} is refused: {error}")
             self._files.pop(number, None)
@@ -143,12 +140,12 @@ class Stream:
         """Removes files of dense weights that nobody needs.
 
         Args:
-          status: The follower's. The version in force, later ones, and those to which it can go back keep
-            their files. A reader that is late takes the one in force.
+          status: The follower's. The version in force and later ones keep their files. A reader that is late
+            takes the one in force.
         """
         in_force = status["version"]
         self._files = {number: file for number, file in self._files.items() if number >= in_force}
-        dense.clean(self._target.live, {*self._files.values(), *(one["dense"] for one in status["undo"])})
+        dense.clean(self._target.live, self._files.values())
 
     def _told(self, trouble: str) -> None:
         if trouble and not self._trouble:
@@ -207,11 +204,9 @@ class Watch:
                 f"rows of {len(failing)} of {len(partitions)} partitions grow old: {'; '.join(errors)}; "
                 "it is tried again"
             )
-        if status["undo_error"]:
-            return f"rows cannot go back to earlier versions: {status['undo_error']}"
         if status["flip_error"]:
             return f"a version cannot come into force: {status['flip_error']}"
-        if status["rolled_back"] or not self._caught_up:
+        if not self._caught_up:
             return ""
         if self._max_age is not None and (status["age"] or 0) > self._max_age:
             return f"the rows are {_age(status['age'])} old, and max_age is {self._max_age:g} s"
@@ -279,8 +274,7 @@ def _run(
         status = follower.status()
         if watch.see(status):
             stream.clean(status)
-        back = status["rolled_back"] and status["rolled_back"]["rows"]
-        if once and (status["caught_up"] or back) and stream.idle and not status["waiting"]:
+        if once and status["caught_up"] and stream.idle and not status["waiting"]:
             return
 
 

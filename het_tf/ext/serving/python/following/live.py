@@ -1,6 +1,5 @@
 """The live files as their readers find them, whether a process follows or not."""
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,6 @@ class Live:
       skew: Seconds by which rows may be newer than the version's dense weights; None: unknown.
       generation: Number of times that a table was given larger files.
       rows: Rows of each table.
-      rolled_back: The version to which the follower has gone back, and where it stays; None: none.
       pid: The process that follows; None: none does.
     """
 
@@ -34,21 +32,12 @@ class Live:
     skew: float | None
     generation: int
     rows: list[int]
-    rolled_back: int | None
     pid: int | None
 
 
 def read(target: Target) -> Live:
     """Returns the state of a target's live files. RuntimeError: they, or the export's, are damaged."""
-    return Live(**native.inspect(target), rolled_back=_rolled_back(target.live), pid=_follower(target.live))
-
-
-def _rolled_back(directory: Path) -> int | None:
-    """The version that ext/serving/cc/follow/undo.h has noted."""
-    try:
-        return int(json.loads((directory / "rolled_back").read_bytes())["version"])
-    except (FileNotFoundError, KeyError, TypeError, ValueError):
-        return None
+    return Live(**native.inspect(target), pid=_follower(target.live))
 
 
 def _follower(directory: Path) -> int | None:

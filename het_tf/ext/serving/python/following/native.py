@@ -31,34 +31,26 @@ class Follower:
         Raises:
           ValueError: Its cut is of another store.
         """
-        through = version.trained_through
-        fields = {
-            "number": version.number,
-            "dense": dense,
-            "cut": version.cut,
-            "trained_through": float(through) if is_number(through) else None,
-        }
-        calling.tools()("HetFollowOffer", self._handle, json.dumps(fields))
+        calling.tools()("HetFollowOffer", self._handle, _described(version, dense))
 
-    def roll_back(self, version: int, dense: str | None = None) -> None:
-        """Goes back to a version, and stays there until `resume`.
-
-        Args:
-          version: Its number.
-          dense: The file of its dense weights, if only they go back; None: the rows, too.
-
-        Raises:
-          RuntimeError: The rows cannot go back to it; the message lists the versions to which they can.
-        """
-        calling.tools()("HetFollowRollBack", self._handle, json.dumps({"number": version, "dense": dense}))
-
-    def resume(self) -> None:
-        """Goes on after `roll_back`, from the version of then."""
-        calling.tools()("HetFollowResume", self._handle)
+    def roll_back(self, version: Version, dense: str) -> None:
+        """Goes back to the dense weights of a version; rows go on. Arguments and errors as of `offer`."""
+        calling.tools()("HetFollowRollBack", self._handle, _described(version, dense))
 
     def status(self) -> dict[str, Any]:
         """Returns what capi/tools/follow.h says of HetFollowStatus."""
         return dict(json.loads(calling.tools()("HetFollowStatus", self._handle)))
+
+
+def _described(version: Version, dense: str) -> str:
+    through = version.trained_through
+    fields = {
+        "number": version.number,
+        "dense": dense,
+        "cut": version.cut,
+        "trained_through": float(through) if is_number(through) else None,
+    }
+    return json.dumps(fields)
 
 
 def _files(target: Target) -> dict[str, Any]:
@@ -82,15 +74,11 @@ class Options:
     Attributes:
       poll: Seconds between two questions to a partition.
       rows: The format in which rows come, which rounds them: "float32", "float16", "int8" or "int4".
-      keep_undo: The number of versions to which rows can go back; 0: none.
-      undo_bytes: The most bytes that this takes on the disk.
       timeout: Seconds without a byte after which a server counts as dead.
     """
 
     poll: float = 0.1
     rows: str = "float32"
-    keep_undo: int = 10
-    undo_bytes: int = 1 << 30
     timeout: float = 5.0
 
 

@@ -22,7 +22,8 @@ server.
   het publish list redis://ps:6379        the kept versions, the newest last
   het publish show redis://ps:6379 12     one of them
   het publish release redis://ps:6379 12  let followers serve a candidate
-  het publish rollback redis://ps:6379 9  let followers go back to a version
+  het publish rollback redis://ps:6379 9  let followers go back to a version's
+                                          dense weights
   het publish resume redis://ps:6379      and on again
   het publish portable BASE --from DIR --to OUT --every 60s
                                           write exports for TensorFlow Serving""")
@@ -117,28 +118,21 @@ def _releasable(history: History, number: int) -> int:
 
 @HET.command(
     "rollback",
-    "let followers go back to a version, and stay there",
+    "let followers go back to a version's dense weights, and stay there",
     *_SERVER,
     _VERSION,
-    arg("--partial", action="store_true", help="take back the dense weights only"),
-    more="Each follower takes back dense weights and rows to the moment when the version came into force"
-    " with it. One that cannot says so in its log (`het serve follow --keep-undo`).",
+    more="Rows go on as the store has them. To take them back, restore the store from a checkpoint"
+    " (het_tf.checkpoint.restore): followers follow it.",
 )
 def roll_back(options: Options) -> int:
     """Het publish rollback."""
     with _versions(options) as versions:
-        versions.decide("rollback", lambda history: _back(history, options.version), partial=options.partial)
-    print(f"followers go back to version {options.version}, until `het publish resume`")
+        versions.decide("rollback", lambda history: versions.chosen(history, options.version).number)
+    print(
+        f"followers go back to the dense weights of version {options.version}, until `het publish resume`; "
+        "rows go on: to take them back, restore the store"
+    )
     return 0
-
-
-def _back(history: History, number: int) -> int:
-    before = history.rollback
-    if number > history.newest:
-        raise LookupError(f"there is no version {number}; the newest is {history.newest}")
-    if before is not None and number > before.version:
-        raise LookupError(f"followers are at version {before.version}; `het publish resume` first")
-    return number
 
 
 @HET.command(
