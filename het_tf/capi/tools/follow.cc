@@ -1,7 +1,6 @@
 #include "het_tf/capi/tools/follow.h"
 
 #include <algorithm>
-#include <fstream>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -117,35 +116,6 @@ Result<nlohmann::json> Inspect(const nlohmann::json& json) {
   return text;
 }
 
-Status Write(const std::string& path, const void* content, size_t bytes) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file.write(static_cast<const char*>(content), static_cast<std::streamsize>(bytes));
-  file.close();
-  return file ? Status() : Status(Code::kFile, "'" + path + "' cannot be written");
-}
-
-Result<nlohmann::json> Copy(const nlohmann::json& json) {
-  HET_ASSIGN_OR_RETURN(auto reader, LiveReader::Open(json.at("directory").get<std::string>(),
-                                                     json.at("base").get<std::vector<std::string>>()));
-  const auto to = json.at("to").get<std::string>();
-  HET_ASSIGN_OR_RETURN(const LiveReader::State state, reader->state());  // before the rows
-  nlohmann::json text = {{"version", state.version.number},
-                         {"dense", state.version.dense_path},
-                         {"rows", nlohmann::json::array()}};
-  for (size_t table = 0; table < reader->tables(); ++table) {
-    HET_ASSIGN_OR_RETURN(const Vector<Key> keys, reader->Keys(table));
-    Vector<float> rows(keys.size() * reader->base(table).dim());
-    const LiveRead read{table, {keys.data(), keys.size()}, rows.data()};
-    uint64_t seen = 0;
-    HET_RETURN_IF_ERROR(reader->Lookup({&read, 1}, &seen));
-    const std::string path = to + "/" + std::to_string(table);
-    HET_RETURN_IF_ERROR(Write(path + ".keys", keys.data(), keys.size() * sizeof(Key)));
-    HET_RETURN_IF_ERROR(Write(path + ".rows", rows.data(), rows.size() * sizeof(float)));
-    text["rows"].push_back(keys.size());
-  }
-  return text;
-}
-
 // Runs body() -> Status, which reads JSON.
 template <typename Body>
 int AnswerJson(const Body& body) {
@@ -196,14 +166,6 @@ int HetFollowInspect(const char* options) {
   return het::follow::AnswerJson([&]() -> Status {
     HET_ASSIGN_OR_RETURN(const nlohmann::json state, het::follow::Inspect(nlohmann::json::parse(options)));
     het::Text() = state.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-    return Status();
-  });
-}
-
-int HetFollowCopy(const char* options) {
-  return het::follow::AnswerJson([&]() -> Status {
-    HET_ASSIGN_OR_RETURN(const nlohmann::json text, het::follow::Copy(nlohmann::json::parse(options)));
-    het::Text() = text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     return Status();
   });
 }

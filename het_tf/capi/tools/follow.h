@@ -29,10 +29,6 @@ HET_EXPORT int HetFollowStatus(void* follower);
 // Text: {"live": bool: there are such files, "version": n, "dense": its path, "trained_through": seconds or
 // null, "age": seconds or null, "skew": likewise, "generation": n, "rows": [n, one a table]}.
 HET_EXPORT int HetFollowInspect(const char* options);
-// Copies the present rows into files of the folder `to`, N.keys (i64) and N.rows (f32 [rows, dim]) for table
-// N. `options`: as of HetFollowInspect, and "to". Text: {"version": n, "dense": its path, "rows": [n]}; the
-// rows are not older than the version's cut.
-HET_EXPORT int HetFollowCopy(const char* options);
 // Ends after the page that is being written.
 HET_EXPORT void HetFollowClose(void* follower);
 

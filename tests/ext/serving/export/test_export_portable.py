@@ -32,7 +32,7 @@ KINDS = {
 
 def found(made: index.Index, ids, tables=None):
     function = tf.function(made.find)
-    slots, hit, _ = function(tf.constant(ids, tf.int64), None if tables is None else tf.constant(tables))
+    slots, hit = function(tf.constant(ids, tf.int64), None if tables is None else tf.constant(tables))
     return slots.numpy(), hit.numpy()
 
 

@@ -39,16 +39,6 @@ class LiveFile {
     const Entry* place;  // null: the key has none
     Entry entry;         // what `place` had when `row` was found
   };
-  // Calls visit(key) for each key that has a row.
-  template <typename Visit>
-  void ForEachKey(const Visit& visit) const {
-    for (const Bucket& bucket : buckets_) {
-      for (uint32_t i = 0; i < kPlaces; ++i) {
-        const Entry entry = LoadShared(bucket.entry[i]);
-        if (entry != 0 && SlotOf(entry) != kNoSlot) visit(LoadShared(bucket.key[i]));
-      }
-    }
-  }
   bool Find(Key key, uint64_t home, Found* found) const {
     uint64_t at = home;
     for (uint32_t probe = 0; probe < kMaxBuckets; ++probe) {

@@ -150,17 +150,6 @@ Status LiveReader::Lookup(Span<const LiveRead> reads, uint64_t* seen) {
   return serve::LookupRows(Span<const serve::RowRead<LiveFile>>(live.data(), live.size()));
 }
 
-Result<Vector<Key>> LiveReader::Keys(size_t table) {
-  HET_ASSIGN_OR_RETURN(const auto view, View());
-  Vector<Key> keys;
-  if (view == nullptr) {
-    HET_RETURN_IF_ERROR(base_[table]->ForEachRow([&](Key key, const uint8_t*) { keys.push_back(key); }));
-  } else {
-    view->file(table).ForEachKey([&](Key key) { keys.push_back(key); });
-  }
-  return keys;
-}
-
 Result<uint64_t> LiveReader::CountRows(size_t table) {
   HET_ASSIGN_OR_RETURN(const auto view, View());
   return view == nullptr ? base_[table]->size() : view->file(table).CountRows();

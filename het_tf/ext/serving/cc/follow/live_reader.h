@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/core/base/alloc.h"
 #include "het_tf/core/base/span.h"
 #include "het_tf/core/base/status.h"
 #include "het_tf/ext/serving/cc/follow/version.h"
@@ -40,8 +39,6 @@ class LiveReader {
   // Reads rows that are at least those of the store at `*seen` (CLOCK_BOOTTIME in ns; 0: never), and of the
   // version in force when it is called. DataLoss: a file is damaged. kFile: a new file cannot be mapped.
   Status Lookup(Span<const LiveRead> reads, uint64_t* seen);
-  // Returns the keys that have rows, each once, in any order. DataLoss, kFile: as Lookup.
-  Result<Vector<Key>> Keys(size_t table);
   struct State {
     bool live = false;  // whether a follower has run: else it is the base's
     // In force. A request must ask for it before its Lookup: then its rows are not older than its cut.

@@ -24,17 +24,13 @@ def zeros(shape: tuple[int, ...], dtype: Any) -> npt.NDArray[Any]:
 
 
 def variable(array: npt.NDArray[Any], name: str) -> Any:
-    """Makes a variable that takes over an array of `zeros`; do not write to the array afterwards.
-
-    Its first dimension is unknown to graphs: another number of rows may be assigned.
-    """
-    shape = tf.TensorShape([None, *array.shape[1:]])
+    """Makes a variable that takes over an array of `zeros`; do not write to the array afterwards."""
     bfloat16 = tf.bfloat16.as_numpy_dtype
     with tf.device("CPU:0"):
         if array.size == 0:
-            return tf.Variable(array, trainable=False, name=name, shape=shape)
+            return tf.Variable(array, trainable=False, name=name)
         if array.dtype == bfloat16:  # numpy cannot export it
             shared = tf.experimental.dlpack.from_dlpack(array.view(np.uint16).__dlpack__())
-            return tf.Variable(tf.bitcast(shared, tf.bfloat16), trainable=False, name=name, shape=shape)
+            return tf.Variable(tf.bitcast(shared, tf.bfloat16), trainable=False, name=name)
         shared = tf.experimental.dlpack.from_dlpack(array.__dlpack__())
-        return tf.Variable(shared, trainable=False, name=name, shape=shape)
+        return tf.Variable(shared, trainable=False, name=name)

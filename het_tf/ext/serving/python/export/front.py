@@ -171,9 +171,8 @@ def _export(
                 for source in sources
             ],
         )
-        details = backend.record()
         del backend, module, functions
-        _record(staging, summary, details)
+        _record(staging, summary)
         publish(staging, target, overwrite)
     return summary
 
@@ -248,7 +247,7 @@ def _captured(model: Any, functions: Any) -> list[Any]:
     return list(found.values())
 
 
-def _record(staging: Path, summary: Export, details: dict[str, Any]) -> None:
+def _record(staging: Path, summary: Export) -> None:
     record = {
         "format": name_of(summary.format),
         "row_dtype": summary.format.row_dtype,
@@ -257,7 +256,6 @@ def _record(staging: Path, summary: Export, details: dict[str, Any]) -> None:
         "het_tf": __version__,
         "tensorflow": tf.__version__,
         "tables": [vars(table) for table in summary.tables],
-        **details,
     }
     file = staging / RECORD
     file.parent.mkdir(exist_ok=True)

@@ -158,8 +158,7 @@ class Index:
       first: The first slot of each table.
       slots: Number of slots in total.
       keys, pilots: Variables.
-      numbers: Variable, uint64 [tables, 6]: seed, buckets, first bucket, slots, first slot of the table;
-        slots in total.
+      numbers: uint64 [tables, 5]: seed, buckets, first bucket, slots, first slot of the table.
     """
 
     def __init__(self, ids: list[Int64Array]) -> None:
@@ -178,15 +177,15 @@ class Index:
         self.keys = arrays.variable(keys, "keys")
         self.pilots = arrays.variable(pilots, "pilots")
         numbers = [
-            [region.seed, region.pilots.size, bucket, region.slots, slot, self.slots]
+            [region.seed, region.pilots.size, bucket, region.slots, slot]
             for region, bucket, slot in zip(self.regions, first_bucket, self.first, strict=True)
         ]
-        self.numbers = tf.Variable(np.array(numbers, np.uint64), trainable=False, name="numbers")
+        self.numbers = np.array(numbers, np.uint64)
 
     @property
     def variables(self) -> list[Any]:
         """The variables to save."""
-        return [self.keys, self.pilots, self.numbers]
+        return [self.keys, self.pilots]
 
     def forget_regions(self) -> None:
         """Frees the data that only filling the arrays of rows needs."""
@@ -197,7 +196,7 @@ class Index:
         """Bytes of keys and pilots."""
         return 8 * int(tf.size(self.keys)) + 2 * int(tf.size(self.pilots))
 
-    def find(self, ids: Any, tables: Any) -> tuple[Any, Any, Any]:
+    def find(self, ids: Any, tables: Any) -> tuple[Any, Any]:
         """Returns the slots of ids, as ops.
 
         Args:
@@ -206,14 +205,13 @@ class Index:
 
         Returns:
           In the shape of ids: int64, a slot in [0, slots) in any case; bool: whether it belongs to the id.
-          And the number of slots, int64, a scalar or in the shape of ids.
         """
         bits = tf.bitcast(ids, tf.uint64)
         if tables is None:
-            numbers = tf.unstack(self.numbers[0])
+            numbers = self.numbers[0]
         else:
             numbers = tf.unstack(tf.gather(self.numbers, tables), axis=-1)
-        seed, buckets, first_bucket, slots, first_slot, all_slots = numbers
+        seed, buckets, first_bucket, slots, first_slot = numbers
         h = _hash(bits, seed)
         bucket = reduce(h, buckets)
         if tables is not None:
@@ -223,4 +221,4 @@ class Index:
         if tables is not None:
             slot += first_slot
         slot = tf.bitcast(slot, tf.int64)
-        return slot, tf.equal(tf.gather(self.keys, slot), ids), tf.bitcast(all_slots, tf.int64)
+        return slot, tf.equal(tf.gather(self.keys, slot), ids)

@@ -12,45 +12,18 @@ Rows are variables in the SavedModel's variable files: only the disk limits thei
 graph stays small.
 """
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from het_tf.ext.checkpoint.python import tensors
-from het_tf.ext.checkpoint.python.model import dense
 from het_tf.ext.serving.python.export import quantise, redirect
 from het_tf.ext.serving.python.export.formats import Portable
 from het_tf.ext.serving.python.export.index import Index
 from het_tf.ext.serving.python.export.initial import Form, InitialRows
 from het_tf.ext.serving.python.export.rows import Source
-from het_tf.python.session.native import FloatArray, tf
-
-
-def arrays_of(
-    read: list[Any], names: Sequence[str], row_dtype: str, dim: int, unknown: FloatArray
-) -> tuple[Index, quantise.RowArray]:
-    """Returns index and rows of a group of tables, as variables.
-
-    Args:
-      read: For each table an object with `keys`, int64 [n], and `values`, float32 [n, dim]; each is removed
-        from the list when it is stored.
-      names: Of the tables, for messages.
-      row_dtype: Type of stored rows.
-      dim: Floats of a row.
-      unknown: float32 [tables, dim]: the rows after the last slot, of each table's unknown ids.
-    """
-    index = Index([one.keys for one in read])
-    values = quantise.RowArray(row_dtype, index.slots + len(read), dim)
-    for number, (first, region) in enumerate(zip(index.first, index.regions, strict=True)):
-        values.put(first + region.slot_of, read[number].values, names[number])
-        read[number] = None
-    values.put(index.slots + np.arange(len(names)), unknown, names[0])
-    index.forget_regions()
-    values.freeze("rows")
-    return index, values
+from het_tf.python.session.native import tf
 
 
 class _Group:
@@ -64,14 +37,20 @@ class _Group:
         self.bytes = [len(one.keys) * quantise.row_bytes(row_dtype, self.dim) for one in read]
         self.initial: InitialRows | None = None
         forms = [form for _, form in members if form is not None]
-        self.constants = [0.0] * len(members)
+        constants = np.zeros(len(members), np.float32)
         if forms and forms[0].kind == "constant":
-            self.constants = [float(form.a) for form in forms]
+            constants = np.array([form.a for form in forms], np.float32)
         elif forms:
             self.initial = InitialRows(forms, self.dim)
-        unknown = np.repeat(np.array(self.constants, np.float32)[:, None], self.dim, axis=1)
-        names = [source.table.name for source in self.sources]
-        self.index, self.values = arrays_of(read, names, row_dtype, self.dim, unknown)
+        self.index = Index([one.keys for one in read])
+        self.values = quantise.RowArray(row_dtype, self.index.slots + len(read), self.dim)
+        for source, first, region in zip(self.sources, self.index.first, self.index.regions, strict=True):
+            self.values.put(first + region.slot_of, read.pop(0).values, source.table.name)
+        # After the last slot: the row of each table's unknown ids.
+        unknown = np.repeat(constants[:, None], self.dim, axis=1)
+        self.values.put(self.index.slots + np.arange(len(members)), unknown, self.sources[0].table.name)
+        self.index.forget_regions()
+        self.values.freeze("rows")
 
     def read(self, ids: Any, tables: Any) -> Any:
         """Returns float32 `ids.shape + [dim]`, as ops; tables: int32 of the ids' shape, None if only one."""
@@ -79,10 +58,9 @@ class _Group:
             return self._read(ids, tables)
 
     def _read(self, ids: Any, tables: Any) -> Any:
-        slots, found, behind = self.index.find(ids, tables)
+        slots, found = self.index.find(ids, tables)
         if self.initial is None:
-            if tables is not None:
-                behind += tf.cast(tables, tf.int64)
+            behind = self.index.slots if tables is None else self.index.slots + tf.cast(tables, tf.int64)
             return self.values.gather(tf.where(found, slots, behind))
         rows = self.values.gather(slots)
         initial = self.initial
@@ -111,7 +89,6 @@ class Backend(redirect.Backend):
             kind = "zeros" if form is None else form.kind
             alike.setdefault((source.table.dim, kind), []).append((source, form))
         self._groups = [_Group(members, format.row_dtype, directory) for members in alike.values()]
-        self._weights: list[dense.Entry] = []  # names and variables
         self._group_of = {key: group for group in self._groups for key in group.number}
 
     def lookup(self, requests: Sequence[redirect.Request]) -> list[Any]:
@@ -135,35 +112,11 @@ class Backend(redirect.Backend):
                 results[number] = part
         return results
 
-    @contextlib.contextmanager
-    def around(self, model: Any) -> Iterator[None]:
-        """Notes the model's weights, to which a published version can be assigned (refresh.py)."""
-        try:
-            self._weights = dense.weights_of(model)
-        except TypeError:  # of a type that no version has
-            self._weights = []
-        yield
-
     def trackables(self) -> Any:
         """See `redirect.Backend`."""
-        variables = [one.variable._value for one in self._weights]
-        return {"groups": [group.variables for group in self._groups], "dense": variables}
+        return [group.variables for group in self._groups]
 
-    def record(self) -> dict[str, Any]:
-        """What refresh.py needs."""
-        groups = [
-            {
-                "dim": group.dim,
-                "tables": [source.table.name for source in group.sources],
-                "unknown": group.constants,
-            }
-            for group in self._groups
-        ]
-        signature = tensors.signature(one.spec for one in self._weights)
-        names = [one.name for one in self._weights]
-        return {"groups": groups, "dense": {"names": names, "signature": signature}}
-
-    def row_bytes(self) -> dict[tuple[str, str], int] | None:
+    def row_bytes(self) -> dict[tuple[str, str], int]:
         """See `redirect.Backend`."""
         return {key: group.bytes[number] for group in self._groups for key, number in group.number.items()}
 

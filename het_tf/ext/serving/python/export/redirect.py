@@ -88,10 +88,6 @@ class Backend(abc.ABC):
         """Returns variables, assets and tables of the ops of `lookup`: a trackable, a dict or a list."""
         return {}
 
-    def record(self) -> dict[str, Any]:
-        """Returns what the export's record says of the format, as JSON."""
-        return {}
-
     @abc.abstractmethod
     def row_bytes(self) -> dict[tuple[str, str], int]:
         """Returns the bytes of each table's rows in the export, for the summary."""

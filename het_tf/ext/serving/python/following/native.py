@@ -62,11 +62,6 @@ def inspect(target: Target) -> dict[str, Any]:
     return dict(json.loads(calling.tools()("HetFollowInspect", json.dumps(_files(target)))))
 
 
-def copy(target: Target, to: Path) -> dict[str, Any]:
-    """Copies the present rows into files of a folder; see HetFollowCopy of capi/tools/follow.h."""
-    return dict(json.loads(calling.tools()("HetFollowCopy", json.dumps({**_files(target), "to": str(to)}))))
-
-
 @dataclass(frozen=True)
 class Options:
     """How a follower follows.

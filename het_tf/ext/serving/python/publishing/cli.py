@@ -1,18 +1,14 @@
 """The commands `het publish`."""
 
-import argparse
 import contextlib
-import re
 import textwrap
 import time
 from collections.abc import Iterator
 
 from het_tf.ext.ps.python.address import FORM, parse
 from het_tf.ext.ps.python.client import Client
-from het_tf.ext.serving.python.following import target
 from het_tf.ext.serving.python.publishing.versions import History, Versions
 from het_tf.python.cli import JSON, Group, Options, answer, arg, at_least_1
-from het_tf.python.files import local
 from het_tf.python.show import date, size, when
 
 HET = Group("""\
@@ -24,9 +20,7 @@ server.
   het publish release redis://ps:6379 12  let followers serve a candidate
   het publish rollback redis://ps:6379 9  let followers go back to a version's
                                           dense weights
-  het publish resume redis://ps:6379      and on again
-  het publish portable BASE --from DIR --to OUT --every 60s
-                                          write exports for TensorFlow Serving""")
+  het publish resume redis://ps:6379      and on again""")
 
 _SECONDS = 10.0  # for a server that restarts
 _SERVER = (
@@ -34,13 +28,6 @@ _SERVER = (
     arg("--namespace", default="", metavar="NS", help="of the model's tables (the default)"),
 )
 _VERSION = arg("version", type=at_least_1, metavar="VERSION", help="its number")
-
-
-def _seconds(text: str) -> float:
-    found = re.fullmatch(r"([0-9]{1,6})(s|min|h)", text)
-    if not found or not int(found[1]):
-        raise argparse.ArgumentTypeError(f"'{text}' is no time such as 60s, 5min or 1h")
-    return int(found[1]) * {"s": 1.0, "min": 60.0, "h": 3600.0}[found[2]]
 
 
 @contextlib.contextmanager
@@ -153,35 +140,6 @@ def resume(options: Options) -> int:
         number = versions.decide("resume", choose)
     print(f"followers go on from version {number}")
     return 0
-
-
-@HET.command(
-    "portable",
-    "write portable exports with the present rows and dense weights",
-    arg("base", type=local, metavar="BASE", help='a portable export of the model'),
-    arg("--from", type=local, required=True, metavar="DIR", dest="source",
-        help="the followed SavedModel of this host"),
-    arg("--to", type=local, required=True, metavar="OUT", help="a folder; exports are OUT/SECONDS"),
-    arg("--every", type=_seconds, metavar="TIME", help="repeat, such as every 60s or 5min"),
-    arg("--keep", type=at_least_1, default=3, metavar="N", help="exports to keep (%(default)s)"),
-    more="For unmodified TensorFlow Serving, which loads the newest number below OUT. Needs neither the "
-    "trainer nor the model's code. Memory: about twice that of a portable export.",
-)  # fmt: skip
-def write_portable(options: Options) -> int:
-    """Het publish portable."""
-    from het_tf.ext.serving.python.export import refresh
-
-    refresher = refresh.Refresher(options.base, target.read(options.source))
-    while True:
-        begin = time.monotonic()
-        to = refresh.number(options.to)
-        state = refresher.write(to)
-        refresh.clean(options.to, options.keep)
-        rows, took = f"{sum(state['rows']):,}", time.monotonic() - begin
-        print(f"{to}: version {state['version']}, {rows} rows, {took:.1f} s", flush=True)
-        if options.every is None:
-            return 0
-        time.sleep(max(0.0, begin + options.every - time.monotonic()))
 
 
 def _age(seconds: float) -> str:
