@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import redis_lib
-import tensorflow as tf  # its names of OpenSSL's functions are BoringSSL's, and were here first
+import tensorflow  # noqa: F401  (its names of OpenSSL's functions are BoringSSL's, and were here first)
 from het_ps_lib import ask, check, free_ports, het_ps, picture, train, up
 
 import het_tf

@@ -28,11 +28,14 @@ class FollowerTest : public FollowedStore {
       follower_->Step();
     }
   }
-  Status Offer(uint64_t number, std::vector<Position> cut) {
+  static Version Named(uint64_t number) {
     Version version;
     version.number = number;
     version.dense_path = "dense";
-    return follower_->Offer(version, std::move(cut));
+    return version;
+  }
+  Status Offer(uint64_t number, std::vector<Position> cut) {
+    return follower_->Offer(Named(number), std::move(cut));
   }
 };
 
@@ -251,6 +254,34 @@ TEST_F(FollowerTest, ACutBeforeARestartIsReachedByAScanSinceTheOffer) {
   StepFor(1);
   EXPECT_EQ(writer_->version().number, 1u);
   EXPECT_EQ(Report()["partitions"][0]["kind"], "changes");
+}
+
+// Would catch a version that waits and ends a rollback, rows that stop, and weights whose rows have not come.
+TEST_F(FollowerTest, DenseWeightsGoBackAndRowsGoOn) {
+  Open(1);
+  CatchUp();
+  const std::vector<Position> cut = Positions();
+  std::vector<Position> later = cut;
+  later[0].number += 1;
+  ASSERT_TRUE(Offer(2, cut).ok());
+  ASSERT_TRUE(Offer(3, later).ok());
+  StepFor(0.3);
+  ASSERT_EQ(writer_->version().number, 2u);
+  ASSERT_TRUE(follower_->RollBack(Named(1), cut).ok());
+  EXPECT_EQ(writer_->version().number, 1u);
+  EXPECT_TRUE(Report()["skew"].is_null());
+  Set(0, 1, 7);
+  StepFor(0.3);
+  EXPECT_EQ(Served(0, 1), 7);
+  EXPECT_EQ(writer_->version().number, 1u);
+  later[0].number += 1;
+  ASSERT_TRUE(follower_->RollBack(Named(4), later).ok());
+  StepFor(0.3);
+  EXPECT_EQ(writer_->version().number, 1u);
+  Set(0, 1, 8);
+  StepFor(0.3);
+  EXPECT_EQ(writer_->version().number, 4u);
+  EXPECT_EQ(follower_->RollBack(Named(3), {}).code(), Code::kOk);
 }
 
 TEST_F(FollowerTest, ACutOfAnotherStoreIsRefused) {

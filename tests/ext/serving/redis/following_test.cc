@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "het_tf/capi/tools/follow.h"
 #include "het_tf/ext/ps/client/redis_store.h"
+#include "het_tf/ext/serving/capi/tools/follow.h"
 #include "het_tf/ext/serving/cc/follow/followed_model.h"
 #include "tests/ext/serving/follow/live_files.h"
 #include "tests/testing/redis/redis_server.h"

@@ -33,9 +33,9 @@
 #include "het_tf/core/client/backoff.h"
 #include "het_tf/ext/serving/cc/follow/boot_clock.h"
 #include "het_tf/ext/serving/cc/follow/change_source.h"
+#include "het_tf/ext/serving/cc/follow/live_writer.h"
 #include "het_tf/ext/serving/cc/follow/partition_scan.h"
 #include "het_tf/ext/serving/cc/follow/skew.h"
-#include "het_tf/ext/serving/cc/follow/live_writer.h"
 #include "het_tf/ext/serving/cc/follow/waiting_versions.h"
 
 namespace het::follow {
@@ -65,8 +65,8 @@ class Follower {
   // position for each partition of the store.
   Status Offer(Version version, std::vector<Position> cut);
 
-  // Forgets the versions that wait, and goes back to the dense weights of `version`; rows go on. If it is newer
-  // than the one in force, it is offered. Errors as of Offer and LiveWriter::Flip.
+  // Forgets the versions that wait, and goes back to the dense weights of `version`; rows go on. If it is
+  // newer than the one in force, it is offered. Errors as of Offer and LiveWriter::Flip.
   Status RollBack(Version version, std::vector<Position> cut);
 
   // Whether every partition has completed a scan since the follower began.

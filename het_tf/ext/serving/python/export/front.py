@@ -1,4 +1,4 @@
-"""The function `het_tf.export`: checks arguments, traces the model, writes and publishes it."""
+"""The function `het_tf.export`: checks arguments, traces the model, writes it."""
 
 import importlib
 import json
@@ -11,7 +11,7 @@ from typing import Any
 from het_tf._version import __version__
 from het_tf.ext.serving.python.export import signatures
 from het_tf.ext.serving.python.export.formats import Format, Portable, name_of
-from het_tf.ext.serving.python.export.publish import publish, staging_of
+from het_tf.ext.serving.python.export.replace import replace, staging_of
 from het_tf.ext.serving.python.export.rows import Filter, Source
 from het_tf.python import show
 from het_tf.python.files import local_path
@@ -173,7 +173,7 @@ def _export(
         )
         del backend, module, functions
         _record(staging, summary)
-        publish(staging, target, overwrite)
+        replace(staging, target, overwrite)
     return summary
 
 

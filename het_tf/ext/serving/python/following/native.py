@@ -6,7 +6,6 @@ import dataclasses
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from het_tf.ext.serving.python.following.target import Target

@@ -1,7 +1,6 @@
 // Row files of checkpoints (ext/checkpoint/cc), for Python without TensorFlow. Codes and HetText() as in management.h.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include "het_tf/core/base/c_text.h"

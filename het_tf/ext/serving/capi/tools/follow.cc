@@ -1,4 +1,4 @@
-#include "het_tf/capi/tools/follow.h"
+#include "het_tf/ext/serving/capi/tools/follow.h"
 
 #include <algorithm>
 #include <memory>

@@ -1,8 +1,9 @@
-#include "het_tf/capi/tools/files.h"
+#include "het_tf/ext/checkpoint/capi/tools/files.h"
 
 #include <nlohmann/json.hpp>
 
 #include "het_tf/core/base/answer.h"
+#include "het_tf/core/wire/layout.h"
 #include "het_tf/ext/checkpoint/cc/requests.h"
 
 using het::Status;

@@ -1,4 +1,4 @@
-"""Publishes a SavedModel: writes it beside its path, and moves it there when all of it is on disk."""
+"""Writes a SavedModel beside its path, and moves it there when all of it is on disk."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ def staging_of(target: Path) -> Iterator[tuple[Path, Path]]:
         shutil.rmtree(base, ignore_errors=True)
 
 
-def publish(staging: Path, target: Path, overwrite: bool) -> None:
+def replace(staging: Path, target: Path, overwrite: bool) -> None:
     """Waits until all files are on disk, and renames the directory."""
     for file in staging.rglob("*"):
         sync(file)
