@@ -19,7 +19,8 @@
 
 #include "het_tf/ext/serving/cc/follow/live_reader.h"
 #include "het_tf/ext/serving/cc/follow/live_writer.h"
-#include "het_tf/ext/serving/cc/serve/serve_lookup.h"
+#include "het_tf/ext/serving/cc/serve/row_lookup.h"
+#include "het_tf/ext/serving/cc/serve/serve_file.h"
 #include "het_tf/ext/serving/cc/serve/serve_writer.h"
 
 namespace {
@@ -90,8 +91,8 @@ int Run(const Options& options, const std::string& folder) {
     return (Seconds() - begin) / static_cast<double>(ids.size()) * 1e9;
   };
   const auto serve = [&](Span<const Key> some) {
-    const het::serve::ServeRead read{file.get(), some, out.data()};
-    Check(het::serve::Lookup({&read, 1}));
+    const het::serve::RowRead<het::serve::ServeFile> read{file.get(), some, out.data()};
+    Check(het::serve::LookupRows<het::serve::ServeFile>({&read, 1}));
   };
   const auto live = [&](Span<const Key> some) {
     const het::follow::LiveRead read{0, some, out.data()};

@@ -10,7 +10,8 @@
 #include <string>
 
 #include "het_tf/core/base/checksum.h"
-#include "het_tf/ext/serving/cc/serve/serve_lookup.h"
+#include "het_tf/ext/serving/cc/serve/row_lookup.h"
+#include "het_tf/ext/serving/cc/serve/serve_file.h"
 #include "het_tf/ext/serving/cc/serve/serve_writer.h"
 #include "tests/fuzz/target.h"
 
@@ -55,8 +56,8 @@ void ReadAll(const ServeFile &file) {
   // A row may be as wide as a table's can be, whatever the file holds.
   const size_t some = std::max<size_t>(1, std::min<size_t>(ids.size(), (1 << 20) / file.dim()));
   std::vector<float> out(some * file.dim());
-  const ServeRead read{&file, {ids.data(), some}, out.data()};
-  static_cast<void>(Lookup({&read, 1}));
+  const RowRead<ServeFile> read{&file, {ids.data(), some}, out.data()};
+  static_cast<void>(LookupRows<ServeFile>({&read, 1}));
   static_cast<void>(file.Verify());
 }
 

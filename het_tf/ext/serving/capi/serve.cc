@@ -5,7 +5,6 @@
 
 #include "het_tf/capi/answer.h"
 #include "het_tf/core/row/row_batch.h"
-#include "het_tf/core/row/schema_json.h"
 #include "het_tf/ext/serving/cc/serve/row_codec.h"
 #include "het_tf/ext/serving/cc/serve/serve_file.h"
 #include "het_tf/ext/serving/cc/serve/serve_writer.h"
@@ -13,7 +12,6 @@
 namespace het {
 namespace {
 
-using serve::ServeFile;
 using serve::ServeWriter;
 
 struct ServeRequest {
@@ -61,23 +59,11 @@ Status AddRows(const RowBatch& batch, const ServeRequest& request, ServeWriter* 
   return Status();
 }
 
-Result<nlohmann::json> Inspect(const std::string& path, bool verify) {
-  HET_ASSIGN_OR_RETURN(auto file, ServeFile::Open(path));
-  if (verify) HET_RETURN_IF_ERROR(file->Verify());
-  const serve::Header& header = file->header();
-  return nlohmann::json({{"spec", het::SpecAsJson(file->schema().spec())},
-                         {"rows", header.rows},
-                         {"row_type", serve::RowTypeName(header.row_type)},
-                         {"row_bytes", header.row_bytes},
-                         {"unknown", header.unknown == serve::Unknown::kZeros ? "zeros" : "initial"},
-                         {"bytes", header.file_bytes}});
-}
-
 }  // namespace
 }  // namespace het
 
-using het::Answer;
 using het::Status;
+using het::serve::ServeFile;
 using het::serve::ServeWriter;
 
 int HetServeWrite(const char* name_space, const char* table, const char* path, const char* options) {
@@ -90,17 +76,10 @@ int HetServeWrite(const char* name_space, const char* table, const char* path, c
       return het::AddRows(batch, request, writer.get(), &dropped);
     }));
     HET_RETURN_IF_ERROR(writer->Finish());
-    HET_ASSIGN_OR_RETURN(auto written, het::Inspect(path, /*verify=*/false));
-    written["dropped"] = dropped;
-    het::Text() = written.dump();
+    HET_ASSIGN_OR_RETURN(const auto file, ServeFile::Open(path));
+    het::Text() =
+        nlohmann::json({{"rows", file->size()}, {"row_bytes", file->row_bytes()}, {"dropped", dropped}})
+            .dump();
     return Status();
-  });
-}
-
-int HetServeInspect(const char* path, int verify) {
-  return Answer([&] {
-    auto found = het::Inspect(path, verify != 0);
-    if (found.ok()) het::Text() = found.value().dump();
-    return found.status();
   });
 }

@@ -11,12 +11,8 @@ extern "C" {
 // Writes the rows of a table to a new file `path`; unsent updates of caches are not included. Only some rows
 // at a time are in memory. `options`: {"rows": "float32" | "float16" | "bfloat16" | "int8", "unknown":
 // "initial" | "zeros", "min_count": least number of updates of a row, "last_used": least time of its last
-// update, in seconds since 1970}. Text: as for HetServeInspect, and "dropped": rows that these two left out.
+// update, in seconds since 1970}. Text: {"rows": n, "row_bytes": n, "dropped": rows that these two left out}.
 HET_EXPORT int HetServeWrite(const char* name_space, const char* table, const char* path,
                              const char* options);
-
-// Text: {"spec": ..., "rows": n, "row_type": "float32", "row_bytes": n, "unknown": "initial", "bytes": n}.
-// With `verify` the whole file is read and its checksums are compared.
-HET_EXPORT int HetServeInspect(const char* path, int verify);
 
 }  // extern "C"

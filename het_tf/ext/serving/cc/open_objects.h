@@ -28,19 +28,6 @@ class OpenObjects {
     return object;
   }
 
-  // Returns all objects that somebody holds.
-  std::vector<std::pair<Key, std::shared_ptr<T>>> All() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    const std::map<Key, std::shared_ptr<Slot>> slots = slots_;
-    lock.unlock();
-    std::vector<std::pair<Key, std::shared_ptr<T>>> all;
-    for (const auto& [key, slot] : slots) {
-      std::lock_guard<std::mutex> of_slot(slot->mutex);
-      if (auto object = slot->object.lock()) all.emplace_back(key, std::move(object));
-    }
-    return all;
-  }
-
  private:
   struct Slot {
     std::mutex mutex;

@@ -15,8 +15,8 @@
 
 #include "het_tf/core/base/checksum.h"
 #include "het_tf/ext/serving/cc/serve/row_codec.h"
+#include "het_tf/ext/serving/cc/serve/row_lookup.h"
 #include "het_tf/ext/serving/cc/serve/serve_file.h"
-#include "het_tf/ext/serving/cc/serve/serve_lookup.h"
 #include "het_tf/ext/serving/cc/serve/serve_writer.h"
 #include "tests/testing/golden.h"
 #include "tests/testing/random.h"
@@ -58,8 +58,8 @@ class ServeFileTest : public ::testing::Test {
   }
   std::vector<float> Read(const ServeFile& file, const std::vector<Key>& ids) {
     std::vector<float> out(ids.size() * file.dim(), std::nanf(""));
-    const ServeRead read{&file, {ids.data(), ids.size()}, out.data()};
-    EXPECT_TRUE(Lookup({&read, 1}).ok());
+    const RowRead<ServeFile> read{&file, {ids.data(), ids.size()}, out.data()};
+    EXPECT_TRUE(LookupRows<ServeFile>({&read, 1}).ok());
     return out;
   }
   std::string Bytes(const std::string& path) {
@@ -143,7 +143,7 @@ TEST_F(ServeFileTest, Golden) {
 
 TEST_F(ServeFileTest, OneLookupReadsManyFiles) {
   std::vector<std::shared_ptr<const ServeFile>> files;
-  std::vector<ServeRead> reads;
+  std::vector<RowRead<ServeFile>> reads;
   std::vector<std::vector<float>> outs;
   std::vector<Key> ids = {3, 1, 4, 1, 5, 9, 2, 6};
   for (uint32_t t = 0; t < 30; ++t) {
@@ -157,13 +157,13 @@ TEST_F(ServeFileTest, OneLookupReadsManyFiles) {
   }
   for (uint32_t t = 0; t < 30; ++t)
     reads.push_back({files[t].get(), {ids.data(), ids.size()}, outs[t].data()});
-  ASSERT_TRUE(Lookup({reads.data(), reads.size()}).ok());
+  ASSERT_TRUE(LookupRows<ServeFile>({reads.data(), reads.size()}).ok());
   for (uint32_t t = 0; t < 30; ++t) {
     for (size_t i = 0; i < outs[t].size(); ++i) {
       ASSERT_EQ(outs[t][i], static_cast<float>(1000 * t + ids[i / (t + 1)])) << t;
     }
   }
-  ASSERT_TRUE(Lookup({reads.data(), size_t{0}}).ok());
+  ASSERT_TRUE(LookupRows<ServeFile>({reads.data(), size_t{0}}).ok());
 }
 
 TEST_F(ServeFileTest, SmallerRows) {
@@ -385,12 +385,12 @@ TEST_F(ServeFileTest, CorruptIndexFailsTheLookup) {
   ASSERT_NE(file, nullptr);
   const Key known = 2, unknown = 99;
   float out[3];
-  const ServeRead bad{file.get(), {&known, 1}, out}, fine{file.get(), {&unknown, 1}, out};
-  EXPECT_EQ(Lookup({&bad, 1}).code(), Code::kDataLoss);
-  EXPECT_TRUE(Lookup({&fine, 1}).ok());
+  const RowRead<ServeFile> bad{file.get(), {&known, 1}, out}, fine{file.get(), {&unknown, 1}, out};
+  EXPECT_EQ(LookupRows<ServeFile>({&bad, 1}).code(), Code::kDataLoss);
+  EXPECT_TRUE(LookupRows<ServeFile>({&fine, 1}).ok());
   const Key no_key = 3 * (Key{1} << 32) + 3;  // as the row numbers behind the keys read
-  const ServeRead none{file.get(), {&no_key, 1}, out};
-  EXPECT_TRUE(Lookup({&none, 1}).ok());
+  const RowRead<ServeFile> none{file.get(), {&no_key, 1}, out};
+  EXPECT_TRUE(LookupRows<ServeFile>({&none, 1}).ok());
   EXPECT_EQ(file->Verify().code(), Code::kDataLoss);
 }
 

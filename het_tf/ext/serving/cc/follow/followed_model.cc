@@ -48,7 +48,6 @@ Result<FollowSpec> ParseFollowSpec(const std::string& text) {
     }
     if (!json.at("dense").is_null()) spec.dense = json["dense"].at("file").get<std::string>();
     if (!json.at("max_age").is_null()) spec.max_age = json["max_age"].get<double>();
-    if (!json.at("max_skew").is_null()) spec.max_skew = json["max_skew"].get<double>();
     const auto stale = json.at("stale").get<std::string>();
     if (stale != "serve" && stale != "fail") return InvalidArgument("follow.json: stale is '" + stale + "'");
     spec.fail = stale == "fail";
@@ -125,7 +124,6 @@ Status FollowedModel::Lookup(Span<const LiveRead> reads) {
   const uint64_t now = BootNanoseconds();
   uint64_t seen = 0;
   HET_RETURN_IF_ERROR(reader_->Lookup(reads, &seen));
-  ++lookups_;
   return CheckAge(now, seen);
 }
 
@@ -133,7 +131,6 @@ Status FollowedModel::CheckAge(uint64_t now, uint64_t seen) {
   if (!spec_.max_age) return Status();
   const double age = SecondsBetween(seen, now);
   if (seen != 0 && age <= *spec_.max_age) return Status();
-  ++stale_;
   const std::string text =
       "the rows of " + directory_ +
       (seen == 0 ? " are of unknown age: no follower has shown the store's rows since this machine started"
@@ -146,32 +143,6 @@ Status FollowedModel::CheckAge(uint64_t now, uint64_t seen) {
     std::fprintf(stderr, "het_tf: %s\n", text.c_str());
   }
   return Status();
-}
-
-std::string FollowedModel::Stats() {
-  const auto found = reader_->state();
-  const LiveReader::State state = found.ok() ? found.value() : LiveReader::State();
-  nlohmann::json stats = {{"model", directory_},
-                          {"version", state.version.number},
-                          {"age", nullptr},
-                          {"max_age", nullptr},
-                          {"skew", nullptr},
-                          {"max_skew", nullptr},
-                          {"lookups", lookups_.load()},
-                          {"stale", stale_.load()},
-                          {"trained_through", nullptr}};
-  if (state.seen != 0) stats["age"] = SecondsBetween(state.seen, BootNanoseconds());
-  if (spec_.max_age) stats["max_age"] = *spec_.max_age;
-  if (spec_.max_skew) stats["max_skew"] = *spec_.max_skew;
-  if (state.skew) stats["skew"] = *state.skew;
-  if (state.version.trained_through) stats["trained_through"] = *state.version.trained_through;
-  return stats.dump();
-}
-
-std::string FollowedModel::AllStats() {
-  std::string all;
-  for (const auto& [key, model] : Models().All()) all += (all.empty() ? "" : ", ") + model->Stats();
-  return "[" + all + "]";
 }
 
 }  // namespace het::follow

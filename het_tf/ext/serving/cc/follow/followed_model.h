@@ -9,8 +9,9 @@
 // rows only move forward, and a version is in force only when they have reached its cut.
 //
 // max_age bounds the age of a row: seconds since the follower asked the store for the state that it shows. A
-// request beyond it is served and counted (stale: "serve"), or fails ("fail"). Before a follower has shown
-// the store's state, the age is unknown and counts as beyond. Without max_age no request is. Thread-safe.
+// request beyond it is served and reported on stderr (stale: "serve"), or fails ("fail"). Before a follower
+// has shown the store's state, the age is unknown and counts as beyond. Without max_age no request is.
+// Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -31,7 +32,6 @@ struct FollowSpec {
   std::vector<std::string> tables;  // their names
   std::string dense;                // the file of the base's dense weights; "": they do not follow
   std::optional<double> max_age;    // seconds
-  std::optional<double> max_skew;   // likewise
   bool fail = false;                // beyond max_age
 };
 
@@ -58,13 +58,6 @@ class FollowedModel {
   // See LiveReader::Lookup. FailedPrecondition: the rows are older than max_age, and stale is "fail".
   Status Lookup(Span<const LiveRead> reads);
 
-  // JSON: "model", "version", "age" (seconds; null: unknown), "max_age" (null: no limit), "skew" (seconds by
-  // which rows may be newer than the dense weights; null: unknown), "max_skew" (null: no limit), "lookups",
-  // "stale" (lookups beyond max_age), "trained_through" (seconds since 1970, or null).
-  std::string Stats();
-  // A list of the Stats of all models that are open in this process.
-  static std::string AllStats();
-
  private:
   static Result<std::shared_ptr<FollowedModel>> OpenNew(const std::string& path, MappedFile file);
   FollowedModel(MappedFile file, std::string directory, FollowSpec spec, std::unique_ptr<LiveReader> reader);
@@ -74,8 +67,6 @@ class FollowedModel {
   const std::string directory_;  // of the SavedModel
   const FollowSpec spec_;
   const std::unique_ptr<LiveReader> reader_;
-  std::atomic<uint64_t> lookups_{0};
-  std::atomic<uint64_t> stale_{0};
   std::atomic<uint64_t> told_{0};  // time of the last notice
 
   std::mutex mutex_;  // guards dense_: the version that was read last

@@ -10,7 +10,6 @@
 #include "het_tf/ext/serving/cc/follow/live_file.h"
 #include "het_tf/ext/serving/cc/follow/live_format.h"
 #include "het_tf/ext/serving/cc/serve/row_lookup.h"
-#include "het_tf/ext/serving/cc/serve/serve_lookup.h"
 
 namespace het::follow {
 namespace {
@@ -138,16 +137,16 @@ Status LiveReader::Lookup(Span<const LiveRead> reads, uint64_t* seen) {
   HET_ASSIGN_OR_RETURN(const auto view, View());
   if (view == nullptr) {
     *seen = 0;
-    std::vector<serve::ServeRead> of_base;
+    std::vector<serve::RowRead<serve::ServeFile>> of_base;
     of_base.reserve(reads.size());
     for (const LiveRead& read : reads) of_base.push_back({base_[read.table].get(), read.ids, read.out});
-    return serve::Lookup({of_base.data(), of_base.size()});
+    return serve::LookupRows<serve::ServeFile>({of_base.data(), of_base.size()});
   }
   *seen = view->seen();  // before the rows
   std::vector<serve::RowRead<LiveFile>> live;
   live.reserve(reads.size());
   for (const LiveRead& read : reads) live.push_back({&view->file(read.table), read.ids, read.out});
-  return serve::LookupRows(Span<const serve::RowRead<LiveFile>>(live.data(), live.size()));
+  return serve::LookupRows<LiveFile>({live.data(), live.size()});
 }
 
 Result<uint64_t> LiveReader::CountRows(size_t table) {

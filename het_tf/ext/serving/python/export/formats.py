@@ -21,8 +21,8 @@ class Follow:
         environment's HET_SERVE_PS.
       max_age: Seconds: the largest allowed age of a served row. The age is the time since the follower asked
         the server for the state that it shows; it is unknown, and beyond, before a follower has run.
-      stale: What happens beyond: "serve": rows are served, counted, and reported on stderr; "fail": the
-        request fails.
+      stale: What happens beyond: "serve": rows are served, and it is reported on stderr; "fail": the request
+        fails.
       max_skew: Seconds: how much newer than the dense weights in force rows should be at most. Beyond, rows
         go on, and `het serve status` reports it. None: no limit.
 

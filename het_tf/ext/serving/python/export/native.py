@@ -184,7 +184,7 @@ def write(path: Path, source: Source, format: Native) -> dict[str, Any]:
       format: The type of stored rows, and the rows of unknown ids.
 
     Returns:
-      As `inspect`, and "dropped".
+      "rows", "row_bytes", and "dropped": the number of rows that the filter left out.
 
     Raises:
       ValueError: A value is too large for float16.
@@ -202,21 +202,3 @@ def write(path: Path, source: Source, format: Native) -> dict[str, Any]:
     written = dict(json.loads(text))
     source.kept, source.dropped = written["rows"], written["dropped"]
     return written
-
-
-def inspect(path: Path | str, verify: bool = False) -> dict[str, Any]:
-    """Returns the header of a serving file.
-
-    Args:
-      path: The file.
-      verify: Whether to read all of it and compare its checksums.
-
-    Returns:
-      "spec" of the table, "rows", "row_type" ("float32", ...), "row_bytes", "unknown" ("initial" or "zeros"),
-      "bytes" of the file.
-
-    Raises:
-      LookupError: The file does not exist.
-      RuntimeError: It is damaged, or of a newer version.
-    """
-    return dict(json.loads(native.call("HetServeInspect", str(path), int(verify))))

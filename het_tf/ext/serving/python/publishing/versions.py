@@ -16,7 +16,6 @@ that time: so the server refuses a decision that was made without the knowledge 
 
     kind             "release", "rollback" or "resume"
     version          the version that it is about; of "resume": the one that followers had gone back to
-    why              a text for people
     time             as above
 
 Anybody with rights at the server may have written an entry: `Version.parse` and `Decision.parse` check
@@ -144,7 +143,6 @@ class Decision:
       kind: "release": the candidate comes into force. "rollback": followers go back to the version's dense
         weights and stay there. "resume": they go on.
       version: The version's number.
-      why: A text for people.
       time: When it was made, in seconds since 1970.
       entry: Its ID in the stream; "": it was not appended yet.
     """
@@ -152,12 +150,11 @@ class Decision:
     kind: str
     version: int
     time: float
-    why: str = ""
     entry: str = ""
 
     def fields(self) -> list[str]:
         """As `Version.fields`."""
-        return ["kind", self.kind, "version", str(self.version), "why", self.why, "time", repr(self.time)]
+        return ["kind", self.kind, "version", str(self.version), "time", repr(self.time)]
 
     @classmethod
     def parse(cls, entry: str, fields: Sequence[str]) -> "Decision":
@@ -166,15 +163,12 @@ class Decision:
         Raises:
           VersionError: A field is not of a decision.
         """
-        values = _values(entry, fields, ("kind", "version", "why", "time"))
+        values = _values(entry, fields, ("kind", "version", "time"))
         if values["kind"] not in ("release", "rollback", "resume"):
             raise VersionError(entry, f"kind is {values['kind'][:80]!r}, which a newer het_tf may know")
         if not re.fullmatch("[0-9]{1,19}", values["version"]):
             raise VersionError(entry, "its version is no number")
-        if len(values["why"]) > MOST_TEXT:
-            raise VersionError(entry, f"why has more than {MOST_TEXT} bytes")
-        when = _time(entry, values["time"])
-        return cls(values["kind"], int(values["version"]), when, values["why"], entry)
+        return cls(values["kind"], int(values["version"]), _time(entry, values["time"]), entry)
 
 
 def parse_entry(entry: str, fields: Sequence[str]) -> Version | Decision:
@@ -314,12 +308,11 @@ class Versions:
             "the other one"
         )
 
-    def decide(self, kind: str, choose: Callable[[History], int], *, why: str = "") -> int:
+    def decide(self, kind: str, choose: Callable[[History], int]) -> int:
         """Appends a decision, made with the knowledge of all entries before it. Returns its version.
 
         Args:
           kind: See `Decision`.
-          why: See `Decision`.
           choose: Returns the version that the decision is about, or raises if the entries forbid it.
 
         Raises:
@@ -330,7 +323,7 @@ class Versions:
             number = choose(history)
             last, _, sequence = history.last.partition("-")
             entry = f"{last}-{int(sequence) + 1}"
-            if self._added(entry, Decision(kind, number, time.time(), why, entry)):
+            if self._added(entry, Decision(kind, number, time.time(), entry)):
                 return number
         raise TakenError(f"other processes write the versions of namespace {self.namespace!r} all the time")
 
