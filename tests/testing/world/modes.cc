@@ -96,7 +96,6 @@ WorldConfig RandomConfig(uint64_t seed, bool is_default) {
   if (c.stream != StreamMode::kNone) c.devices = 0;
   c.summed = c.stream != StreamMode::kNone && Lot(seed, "summed").Chance(0.4);
   c.kept = c.stream != StreamMode::kNone && Lot(seed, "kept").Chance(0.6);
-  c.followed = Lot(seed, "followed").Chance(0.15);
   c.early = c.stream == StreamMode::kNone && c.devices < c.workers && Lot(seed, "early").Chance(0.5);
   if (is_default || Lot(seed, "default").Chance(0.25)) {
     SetDefault(seed, &c);
@@ -136,7 +135,6 @@ Modes ModesOf(const WorldConfig& c) {
        c.stream == StreamMode::kNone ? "none" : of(c.stream == StreamMode::kPlanned, "planned", "on demand")},
       {"gradients", of(c.summed, "summed", "of each worker")},
       {"updates", of(c.kept, "of kept gradients", "at once")},
-      {"follower", of(c.followed, "some", "none")},
       {"tables", of(c.tables == 1, "one", "several")},
       {"partitions", c.partitions == 1 ? "one" : of(c.partitions <= 16, "several", "in groups")},
   };

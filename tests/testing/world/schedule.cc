@@ -11,11 +11,6 @@ namespace het::testing {
 Schedule::Schedule(const WorldConfig& config)
     : world_(config), open_(config.workers), coming_(config.workers) {
   if (config.stream != StreamMode::kNone) stream_ = std::make_unique<Stream>(&world_);
-  if (!config.followed) return;
-  std::vector<Schema> schemas;
-  for (uint32_t t = 0; t < config.tables; ++t) schemas.push_back(world_.schema(t));
-  followed_ = std::make_unique<Followed>(&world_.service(), schemas, config.seed);
-  NoteRows();
 }
 
 Schedule::~Schedule() = default;
@@ -24,9 +19,6 @@ std::string Schedule::Run(int steps) {
   for (int i = 0; i < steps && world_.errors().empty() && error_.empty(); ++i) {
     OneStep();
     world_.CheckConservation();
-    if (followed_ == nullptr) continue;
-    NoteRows();
-    if (world_.random().Chance(0.5) && error_.empty()) error_ = followed_->Step();
   }
   if (stream_ != nullptr && world_.errors().empty() && error_.empty()) stream_->FlushAll();
   if (stream_ != nullptr && error_.empty()) error_ = stream_->error();
@@ -34,10 +26,6 @@ std::string Schedule::Run(int steps) {
     Expect(world_.Drain());
     world_.CheckConservation();
     if (!Lost()) world_.CheckDrained();
-    if (followed_ != nullptr) {
-      NoteRows();
-      if (error_.empty()) error_ = followed_->CatchUp();
-    }
   }
   if (!error_.empty()) return error_ + "\n  in a world of " + world_.config().ToString();
   return world_.FirstError();
@@ -151,16 +139,6 @@ void Schedule::OneStep() {
     Overlap(w);
   } else if (world_.config().failovers) {
     Fail();
-  }
-}
-
-void Schedule::NoteRows() {
-  for (const TableKey& key : world_.Keys()) {
-    std::vector<float> row = world_.ServerRow(key);
-    for (uint32_t t = 0; t < world_.config().tables; ++t) {
-      if (world_.schema(t)->id() == key.first) row.resize(world_.schema(t)->dim());
-    }
-    followed_->Note(key, row);
   }
 }
 

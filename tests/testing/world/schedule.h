@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "tests/testing/world/followed.h"
 #include "tests/testing/world/stream.h"
 #include "tests/testing/world/world.h"
 
@@ -41,13 +40,10 @@ class Schedule {
   // Worker w waits for data, and its thread looks after its pushes.
   void Wait(size_t w);
   void OneStep();
-  // Tells the follower's checker the rows of the store.
-  void NoteRows();
   // Restarts a partition, or lets it fail over.
   void Fail();
 
   World world_;
-  std::unique_ptr<Followed> followed_;                         // null: nobody follows the store
   std::unique_ptr<Stream> stream_;                             // null: each worker has batches of its own
   std::vector<std::deque<std::unique_ptr<TestStep>>> open_;    // by worker: lookups without their gradient
   std::vector<std::deque<std::unique_ptr<TestStep>>> coming_;  // by worker: lookups that have begun early

@@ -26,7 +26,7 @@ std::string WorldConfig::ToString() const {
          (stream == StreamMode::kNone      ? ""
           : stream == StreamMode::kPlanned ? ", planned"
                                            : ", on demand") +
-         (summed ? ", summed" : "") + (kept ? ", kept" : "") + (followed ? ", followed" : "");
+         (summed ? ", summed" : "") + (kept ? ", kept" : "");
 }
 
 }  // namespace het::testing

@@ -38,9 +38,8 @@ struct WorldConfig {
   uint32_t age = 0;         // limit on initial ticks of the store's rows
   bool early = false;       // schedules begin some lookups early
   StreamMode stream = StreamMode::kNone;
-  bool followed = false;  // a follower serves the store's rows (followed.h)
-  bool summed = false;    // gradients of a stream are summed over the workers (accumulate)
-  bool kept = false;      // gradients of a stream are kept, then applied (engine/kept_gradients.h)
+  bool summed = false;  // gradients of a stream are summed over the workers (accumulate)
+  bool kept = false;    // gradients of a stream are kept, then applied (engine/kept_gradients.h)
   size_t most_held = Subscribers::kMostRows;  // subscriptions that a partition keeps
 
   std::string ToString() const;

@@ -1,5 +1,5 @@
-// A follower of real servers: a server that is silent does not delay the others, and a replica refuses.
-// (served_faults_test.cc moves partitions and lets replicas take over.)
+// A follower of real servers: a server that is silent does not delay the others. (served_faults_test.cc moves
+// partitions and lets replicas take over.)
 #include "het_tf/ext/serving/cc/follow/follower.h"
 
 #include <gmock/gmock.h>
@@ -32,9 +32,7 @@ class RedisFollower : public NeedsRedis<LiveFilesTest> {
   void Start(size_t shards) {
     servers_ = std::make_unique<RedisShards>(
         shards, RedisServer::Arguments{"--appendonly", "yes", "--appendfsync", "always"});
-    StartAt(servers_->address());
-  }
-  void StartAt(const ServerAddress& address) {
+    const ServerAddress address = servers_->address();
     auto store = het::RedisStore::Open(address, "", 30, nullptr);
     ASSERT_TRUE(store.ok()) << store.status().message();
     store_ = std::move(store.value());
@@ -44,7 +42,6 @@ class RedisFollower : public NeedsRedis<LiveFilesTest> {
     writer_ = OpenWriter({"t"});
     reader_ = OpenReader({"t"});
     Set(1);
-    AwaitCopies();
     auto source = RedisChanges::Open(address, "", /*timeout=*/1);
     ASSERT_TRUE(source.ok()) << source.status().message();
     source_ = std::move(source.value());
@@ -56,8 +53,6 @@ class RedisFollower : public NeedsRedis<LiveFilesTest> {
     follower_ = std::move(follower.value());
     UntilServed(1);
   }
-  // Replicas have what their primaries have.
-  virtual void AwaitCopies() {}
   // All rows become `value`.
   void Set(float value) {
     std::vector<Key> keys(kKeys);
@@ -125,40 +120,6 @@ TEST_F(RedisFollower, ASilentServerDoesNotDelayTheOthers) {
   Set(2);
   UntilServed(2);
   Until([&] { return Age() < 0.5; });
-}
-
-// Two servers without cluster mode, of which the second copies the first until they change roles.
-class RedisPair : public RedisFollower {
- protected:
-  void SetUp() override {
-    RedisFollower::SetUp();
-    if (IsSkipped()) return;
-    for (const std::string& port : ports_) {
-      pair_.push_back(std::make_unique<RedisServer>(
-          RedisServer::Arguments{"--port", port, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0"}));
-      ASSERT_TRUE(pair_.back()->up());
-    }
-    ASSERT_TRUE(pair_[1]->Command({"REPLICAOF", "127.0.0.1", ports_[0]}).ok());
-    ASSERT_TRUE(pair_[1]->Await("replication", "master_link_status:up"));
-  }
-  void AwaitCopies() override { ASSERT_TRUE(pair_[0]->AwaitCopy(pair_[1].get())); }
-  void ChangeRoles() {
-    AwaitCopies();
-    ASSERT_TRUE(pair_[1]->Command({"REPLICAOF", "NO", "ONE"}).ok());
-    ASSERT_TRUE(pair_[0]->Command({"REPLICAOF", "127.0.0.1", ports_[1]}).ok());
-  }
-
-  const std::string ports_[2] = {std::to_string(RedisServer::FreePort()),
-                                 std::to_string(RedisServer::FreePort())};
-  std::vector<std::unique_ptr<RedisServer>> pair_;
-};
-
-// Would catch a follower that takes the next address for the primary, without asking.
-TEST_F(RedisPair, ChangesRoles) {
-  StartAt(ParseServerAddress("redis://127.0.0.1:" + ports_[1] + ",127.0.0.1:" + ports_[0]).value());
-  ChangeRoles();
-  Set(2);
-  UntilServed(2);
 }
 
 TEST_F(RedisFollower, AServerWithoutTheNamespaceIsRefused) {
