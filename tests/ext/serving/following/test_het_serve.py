@@ -9,7 +9,7 @@ import time
 import pytest
 import redis_lib
 from cli_lib import het
-from followed_lib import IDS, Followed, make_model
+from followed_lib import IDS, Followed
 
 import het_tf
 from het_tf.ext.serving.python.following import target
@@ -102,27 +102,6 @@ def test_rows_that_go_on_without_a_publisher_are_reported(server, tmp_path):
         followed.until(lambda: followed.says("newer than the dense weights"))
         status = followed.status(1)
         assert status["skew"] > status["max_skew"] == 0.1
-
-
-def test_a_version_of_another_model_is_refused_and_the_old_one_served(followed):
-    with followed.follower("--poll", 0.02):
-        followed.publish(2.0)
-        other = make_model(units=7)
-        het_tf.publish(other)
-        followed.until(lambda: followed.says("version 2 is refused"))
-        assert followed.says("names, shapes or types")
-        assert followed.served() == (2, 2)
-        followed.publish(3.0)
-
-
-def test_damaged_dense_weights_are_refused(followed):
-    followed.train(2.0)
-    version = het_tf.publish(followed.model)
-    key = version.dense.removeprefix("redis:")
-    followed.server.command("SETRANGE", key, "200", "damage")
-    assert followed.command("--once").wait(300) == 0
-    assert followed.says("version 1 is refused") and followed.says("sha256")
-    assert followed.served() == (2, 1)
 
 
 def test_a_missing_right_is_named(followed):

@@ -65,6 +65,7 @@ def test_a_follower_that_cannot_go_back_says_so(server, tmp_path):
         followed.until(lambda: followed.says("up to date"))
         het_tf.publish(make_model(units=7))
         followed.until(lambda: followed.says("version 1 is refused"))
+        assert followed.says("names, shapes or types") and followed.served() == (1, 1)
         followed.publish(2.0)
         publish("rollback", server.address, 1)
         followed.until(lambda: followed.says("cannot go back to version 1"))

@@ -7,7 +7,7 @@
 
 int HetPlaceByLocation(int64_t workers, int64_t batch, int64_t number, const uint64_t* keys, size_t width,
                        uint32_t* slots, int64_t* owners) {
-  return het::Answer([&]() -> Status {
+  return het::Answer([&]() -> het::Status {
     if (workers < 1 || workers > static_cast<int64_t>(het::Location::kMostWorkers) || batch < 1) {
       return het::InvalidArgument("there are " + std::to_string(workers) + " workers of " +
                                   std::to_string(batch) + " samples; give 1 to " +
