@@ -1,12 +1,10 @@
-// One tick of a row on the device: equals TableSchema::Tick, bit for bit.
-//
-// The formulas, with their sources, are in core/row/optimizers; here are the same operations in the same
-// order, with one tile for each row. The compiler must not fuse or reorder operations: g++ needs
-// -ffp-contract=off, nvcc -fmad=false. Roots and divisions are IEEE (nvcc's default).
+// One tick of a row on the device: equals TableSchema::Tick, bit for bit, by the formulas of
+// core/row/optimizers/formulas.h, with one tile for each row. Roots and divisions are IEEE (nvcc's default).
 #pragma once
 
 #include <cmath>
 
+#include "het_tf/core/row/optimizers/formulas.h"
 #include "het_tf/kernels/cuda/layout.h"
 #include "het_tf/kernels/cuda/pack.h"
 #include "het_tf/kernels/cuda/tile.h"
@@ -34,91 +32,30 @@ HET_DEV Pack<V> Gradient(const OptimizerView& o, const TickRow& row, uint64_t i)
   return g;
 }
 
-template <int V, typename Tile>
-HET_DEV void TickSgd(const Tile& tile, const OptimizerView& o, uint32_t dim, float lr, const TickRow& row) {
+// Slots of dim floats stand behind the value, in the row and in the update.
+template <int V, typename Tile, typename Formula>
+HET_DEV void TickElements(const Tile& tile, const OptimizerView& o, uint32_t dim, const TickRow& row,
+                          const Formula& formula) {
+  constexpr int kSlots = Formula::kSlots;
   ForPacks<V>(tile, dim, [&](uint64_t i) {
     const Pack<V> g = Gradient<V>(o, row, i);
-    Pack<V> value = Load<V>(row.value + i), dv = LoadOrZero<V>(row.before, i);
+    Pack<V> value = Load<V>(row.value + i), dv = LoadOrZero<V>(row.before, i), s[kSlots + 1], a[kSlots + 1];
+    for (int j = 0; j < kSlots; ++j) {
+      s[j] = Load<V>(row.state + uint64_t{dim} * j + i);
+      a[j] = LoadOrZero<V>(row.before, uint64_t{dim} * (j + 1) + i);
+    }
     for (int k = 0; k < V; ++k) {
-      const float step = lr * g.at[k];
-      value.at[k] -= step;
-      dv.at[k] -= step;
+      float of_row[kSlots + 1], of_update[kSlots + 1];
+      for (int j = 0; j < kSlots; ++j) of_row[j] = s[j].at[k], of_update[j] = a[j].at[k];
+      formula(g.at[k], &value.at[k], of_row, &dv.at[k], of_update);
+      for (int j = 0; j < kSlots; ++j) s[j].at[k] = of_row[j], a[j].at[k] = of_update[j];
     }
     Store<V>(row.value + i, value);
     Store<V>(row.update + i, dv);
-  });
-}
-
-template <int V, typename Tile>
-HET_DEV void TickMomentum(const Tile& tile, const OptimizerView& o, uint32_t dim, float lr,
-                          const TickRow& row) {
-  const float mu = o.decay;
-  ForPacks<V>(tile, dim, [&](uint64_t i) {
-    const Pack<V> g = Gradient<V>(o, row, i);
-    Pack<V> value = Load<V>(row.value + i), velocity = Load<V>(row.state + i);
-    Pack<V> dv = LoadOrZero<V>(row.before, i), a = LoadOrZero<V>(row.before, dim + i);
-    for (int k = 0; k < V; ++k) {
-      const float step = lr * g.at[k];
-      velocity.at[k] = mu * velocity.at[k] - step;
-      const float change = o.nesterov ? mu * velocity.at[k] - step : velocity.at[k];
-      value.at[k] += change;
-      dv.at[k] += change;
-      a.at[k] = mu * a.at[k] - step;
+    for (int j = 0; j < kSlots; ++j) {
+      Store<V>(row.state + uint64_t{dim} * j + i, s[j]);
+      Store<V>(row.update + uint64_t{dim} * (j + 1) + i, a[j]);
     }
-    Store<V>(row.value + i, value);
-    Store<V>(row.state + i, velocity);
-    Store<V>(row.update + i, dv);
-    Store<V>(row.update + dim + i, a);
-  });
-}
-
-template <int V, typename Tile>
-HET_DEV void TickRmsprop(const Tile& tile, const OptimizerView& o, uint32_t dim, float lr,
-                         const TickRow& row) {
-  ForPacks<V>(tile, dim, [&](uint64_t i) {
-    const Pack<V> g = Gradient<V>(o, row, i);
-    Pack<V> value = Load<V>(row.value + i), velocity = Load<V>(row.state + i);
-    Pack<V> dv = LoadOrZero<V>(row.before, i), a = LoadOrZero<V>(row.before, dim + i);
-    for (int k = 0; k < V; ++k) {
-      const float term = o.gain * (g.at[k] * g.at[k]);
-      velocity.at[k] = o.decay * velocity.at[k] + term;
-      const float step = lr * g.at[k] / std::sqrt(velocity.at[k] + o.epsilon);
-      value.at[k] -= step;
-      dv.at[k] -= step;
-      a.at[k] = o.decay * a.at[k] + term;
-    }
-    Store<V>(row.value + i, value);
-    Store<V>(row.state + i, velocity);
-    Store<V>(row.update + i, dv);
-    Store<V>(row.update + dim + i, a);
-  });
-}
-
-// Shrink::Of (core/row/optimizers/shrink.h).
-HET_DEV float ShrinkOf(const OptimizerView& o, float age) {
-  return (1.0f + age * o.inverse_decay_steps) / (1.0f + age);
-}
-
-template <int V, typename Tile>
-HET_DEV void TickAdagrad(const Tile& tile, const OptimizerView& o, uint32_t dim, float lr,
-                         const TickRow& row) {
-  const float rate = lr / std::sqrt(ShrinkOf(o, row.age));
-  ForPacks<V>(tile, dim, [&](uint64_t i) {
-    const Pack<V> g = Gradient<V>(o, row, i);
-    Pack<V> value = Load<V>(row.value + i), accumulator = Load<V>(row.state + i);
-    Pack<V> dv = LoadOrZero<V>(row.before, i), a = LoadOrZero<V>(row.before, dim + i);
-    for (int k = 0; k < V; ++k) {
-      const float square = g.at[k] * g.at[k];
-      accumulator.at[k] += square;
-      const float step = rate * g.at[k] / std::sqrt(accumulator.at[k] + o.epsilon);
-      value.at[k] -= step;
-      dv.at[k] -= step;
-      a.at[k] += square;
-    }
-    Store<V>(row.value + i, value);
-    Store<V>(row.state + i, accumulator);
-    Store<V>(row.update + i, dv);
-    Store<V>(row.update + dim + i, a);
   });
 }
 
@@ -143,31 +80,13 @@ HET_DEV void TickAdam(const Tile& tile, const OptimizerView& o, uint32_t dim, fl
     const float step = row.state[last] += 1.0f;
     return lr * AdamCorrection(o, step);
   });
-  ForPacks<V>(tile, dim, [&](uint64_t i) {
-    const Pack<V> g = Gradient<V>(o, row, i);
-    Pack<V> value = Load<V>(row.value + i), v = Load<V>(row.state + at_v + i);
-    Pack<V> dv = LoadOrZero<V>(row.before, i), av = LoadOrZero<V>(row.before, dim + at_v + i);
-    Pack<V> m = g, am = g;  // without a slot m is the gradient
-    if (at_v != 0) m = Load<V>(row.state + i), am = LoadOrZero<V>(row.before, dim + i);
-    for (int k = 0; k < V; ++k) {
-      const float m_term = o.gain * g.at[k], v_term = o.gain2 * (g.at[k] * g.at[k]);
-      m.at[k] = o.decay * m.at[k] + m_term;  // exactly g with a beta_1 of 0
-      v.at[k] = o.decay2 * v.at[k] + v_term;
-      const float change = alpha * m.at[k] / (std::sqrt(v.at[k]) + o.epsilon);
-      value.at[k] -= change;
-      dv.at[k] -= change;
-      am.at[k] = o.decay * am.at[k] + m_term;
-      av.at[k] = o.decay2 * av.at[k] + v_term;
-    }
-    Store<V>(row.value + i, value);
-    if (at_v != 0) {
-      Store<V>(row.state + i, m);
-      Store<V>(row.update + dim + i, am);
-    }
-    Store<V>(row.state + at_v + i, v);
-    Store<V>(row.update + i, dv);
-    Store<V>(row.update + dim + at_v + i, av);
-  });
+  if (at_v != 0) {
+    const formulas::Adam<true> formula = {alpha, o.decay, o.decay2, o.gain, o.gain2, o.epsilon};
+    TickElements<V>(tile, o, dim, row, formula);
+  } else {
+    const formulas::Adam<false> formula = {alpha, o.decay, o.decay2, o.gain, o.gain2, o.epsilon};
+    TickElements<V>(tile, o, dim, row, formula);
+  }
 }
 
 template <int V, typename Tile>
@@ -185,28 +104,27 @@ HET_DEV void TickRowWiseAdagrad(const Tile& tile, const OptimizerView& o, uint32
   const float scale = tile.One([&] {
     row.update[dim] = (row.before == nullptr ? 0.0f : row.before[dim]) + square;
     const float accumulator = row.state[0] += square;
-    return lr / std::sqrt(ShrinkOf(o, row.age) * (accumulator + o.epsilon));
+    return lr / std::sqrt(formulas::Shrink(o.inverse_decay_steps, row.age) * (accumulator + o.epsilon));
   });
-  ForPacks<V>(tile, dim, [&](uint64_t i) {
-    const Pack<V> g = Gradient<V>(o, row, i);
-    Pack<V> value = Load<V>(row.value + i), dv = LoadOrZero<V>(row.before, i);
-    for (int k = 0; k < V; ++k) {
-      const float step = scale * g.at[k];
-      value.at[k] -= step;
-      dv.at[k] -= step;
-    }
-    Store<V>(row.value + i, value);
-    Store<V>(row.update + i, dv);
-  });
+  TickElements<V>(tile, o, dim, row, formulas::Sgd{scale});
 }
 
 // Returns FTRL's value from z, n and the inverse of the last learning rate.
 HET_DEV float FtrlValue(const OptimizerView& o, float inverse_lr, float value, float z, float n) {
-  const float denominator = (o.beta + std::sqrt(n)) * inverse_lr + o.two_l2;
-  if (o.may_be_untouched && denominator == 0.0f) return value;
-  const float low = z < -o.l1 ? -o.l1 : z;
-  return ((o.l1 < low ? o.l1 : low) - z) / denominator;
+  const formulas::FtrlValue of = {inverse_lr, o.l1, o.beta, o.two_l2};
+  const float denominator = of.Denominator(n);
+  return o.may_be_untouched && denominator == 0.0f ? value : of(z, denominator);
 }
+
+// z and n, and the value that follows from them. The value is not exported: dv stays as it is.
+struct FtrlOfDevice : formulas::Ftrl {
+  const OptimizerView& o;
+
+  HET_DEV void operator()(float g, float* value, float* s, float* dv, float* a) const {
+    formulas::Ftrl::operator()(g, value, s, dv, a);
+    *value = FtrlValue(o, inverse_lr, *value, s[0], s[1]);
+  }
+};
 
 template <int V, typename Tile>
 HET_DEV void TickFtrl(const Tile& tile, const OptimizerView& o, uint32_t dim, float lr, const TickRow& row) {
@@ -216,28 +134,7 @@ HET_DEV void TickFtrl(const Tile& tile, const OptimizerView& o, uint32_t dim, fl
                  [&](uint64_t i) { row.update[i] = row.before == nullptr ? 0.0f : row.before[i]; });
     return;
   }
-  const float inverse_lr = 1.0f / lr;
-  ForPacks<V>(tile, dim, [&](uint64_t i) {
-    const Pack<V> g = Gradient<V>(o, row, i);
-    Pack<V> value = Load<V>(row.value + i), z = Load<V>(row.state + i), n = Load<V>(row.state + dim + i);
-    Pack<V> dz = LoadOrZero<V>(row.before, dim + i), dn = LoadOrZero<V>(row.before, last + i);
-    for (int k = 0; k < V; ++k) {
-      const float square = g.at[k] * g.at[k], n_old = n.at[k], n_new = n_old + square;
-      const float sigma = (std::sqrt(n_new) - std::sqrt(n_old)) * inverse_lr;
-      const float change = g.at[k] + (o.two_shrinkage - sigma) * value.at[k];
-      z.at[k] += change;
-      n.at[k] = n_new;
-      dz.at[k] += change;
-      dn.at[k] += square;
-      value.at[k] = FtrlValue(o, inverse_lr, value.at[k], z.at[k], n.at[k]);
-    }
-    Store<V>(row.update + i, LoadOrZero<V>(row.before, i));  // the value is not exported: zeros
-    Store<V>(row.value + i, value);
-    Store<V>(row.state + i, z);
-    Store<V>(row.state + dim + i, n);
-    Store<V>(row.update + dim + i, dz);
-    Store<V>(row.update + last + i, dn);
-  });
+  TickElements<V>(tile, o, dim, row, FtrlOfDevice{{1.0f / lr, o.two_shrinkage}, o});
   tile.Once([&] {
     row.state[last] = lr;
     row.update[dim + last] = lr;
@@ -269,11 +166,16 @@ HET_DEV void LimitNorm(const Tile& tile, const OptimizerView& o, uint32_t dim, c
 
 template <int kKind, int V, typename Tile>
 HET_DEV void TickRowBy(const Tile& tile, const OptimizerView& o, uint32_t dim, float lr, const TickRow& row) {
-  if constexpr (kKind == HET_DEV_SGD) TickSgd<V>(tile, o, dim, lr, row);
-  if constexpr (kKind == HET_DEV_MOMENTUM) TickMomentum<V>(tile, o, dim, lr, row);
-  if constexpr (kKind == HET_DEV_RMSPROP) TickRmsprop<V>(tile, o, dim, lr, row);
+  const auto tick = [&](const auto& formula) { TickElements<V>(tile, o, dim, row, formula); };
+  if constexpr (kKind == HET_DEV_SGD) tick(formulas::Sgd{lr});
+  if constexpr (kKind == HET_DEV_MOMENTUM) {
+    o.nesterov ? tick(formulas::Momentum<true>{lr, o.decay}) : tick(formulas::Momentum<false>{lr, o.decay});
+  }
+  if constexpr (kKind == HET_DEV_RMSPROP) tick(formulas::Rmsprop{lr, o.decay, o.gain, o.epsilon});
+  if constexpr (kKind == HET_DEV_ADAGRAD) {
+    tick(formulas::Adagrad{lr / std::sqrt(formulas::Shrink(o.inverse_decay_steps, row.age)), o.epsilon});
+  }
   if constexpr (kKind == HET_DEV_ADAM) TickAdam<V>(tile, o, dim, lr, row);
-  if constexpr (kKind == HET_DEV_ADAGRAD) TickAdagrad<V>(tile, o, dim, lr, row);
   if constexpr (kKind == HET_DEV_ROW_WISE_ADAGRAD) TickRowWiseAdagrad<V>(tile, o, dim, lr, row);
   if constexpr (kKind == HET_DEV_FTRL) TickFtrl<V>(tile, o, dim, lr, row);
   if (kKind != HET_DEV_FTRL && o.max_norm > 0) LimitNorm<V>(tile, o, dim, row);

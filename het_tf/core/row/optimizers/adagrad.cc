@@ -20,29 +20,10 @@ class Adagrad final : public Optimizer {
   bool steps_shrink() const override { return shrink_.soon(); }
 
   void Apply(float lr, const float* g, float age, float* row, float* update) const override {
-    const float rate = lr / std::sqrt(shrink_.Of(age));
-    float* const a = Part(update, dim());
-    update == nullptr ? Tick<false>(rate, g, row, row + dim(), update, a)
-                      : Tick<true>(rate, g, row, row + dim(), update, a);
+    TickRow(formulas::Adagrad{lr / std::sqrt(shrink_.Of(age)), epsilon_}, dim(), g, row, update);
   }
 
  private:
-  template <bool kTrack>
-  void Tick(float lr, const float* HET_RESTRICT g, float* HET_RESTRICT value, float* HET_RESTRICT accumulator,
-            float* HET_RESTRICT dv, float* HET_RESTRICT a) const {
-    const float epsilon = epsilon_;
-    for (size_t i = 0, d = dim(); i < d; ++i) {
-      const float square = g[i] * g[i];
-      accumulator[i] += square;
-      const float step = lr * g[i] / std::sqrt(accumulator[i] + epsilon);
-      value[i] -= step;
-      if constexpr (kTrack) {
-        dv[i] -= step;
-        a[i] += square;
-      }
-    }
-  }
-
   float epsilon_;
   Shrink shrink_;
 };

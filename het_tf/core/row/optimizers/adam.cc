@@ -35,18 +35,14 @@ class Adam final : public Optimizer {
   }
 
   void Apply(float lr, const float* g, float /*age*/, float* row, float* update) const override {
-    const size_t d = dim(), last = row_floats() - 1;
+    const size_t last = row_floats() - 1;
     const float step = row[last] += 1.0f;
     const float alpha = lr * Correction(step);
-    float* const v = row + last - d;
-    float* const av = Part(update, last - d);
     if (update != nullptr) update[last] += 1.0f;
     if (b1_ == 0.0f) {
-      update == nullptr ? TickLast<false>(alpha, g, row, v, update, av)
-                        : TickLast<true>(alpha, g, row, v, update, av);
+      TickRow(formulas::Adam<false>{alpha, b1_, b2_, c1_, c2_, epsilon_}, dim(), g, row, update);
     } else {
-      update == nullptr ? Tick<false>(alpha, g, row, row + d, v, nullptr, nullptr, nullptr)
-                        : Tick<true>(alpha, g, row, row + d, v, update, update + d, av);
+      TickRow(formulas::Adam<true>{alpha, b1_, b2_, c1_, c2_, epsilon_}, dim(), g, row, update);
     }
   }
 
@@ -57,42 +53,6 @@ class Adam final : public Optimizer {
     slots.push_back({"v", true, Merge::kEma, beta_2, 0.0f});
     slots.push_back({"step", false, Merge::kAdd, 0.0f, 0.0f});
     return slots;
-  }
-
-  // The tick without m, which is g.
-  template <bool kTrack>
-  void TickLast(float alpha, const float* HET_RESTRICT g, float* HET_RESTRICT value, float* HET_RESTRICT v,
-                float* HET_RESTRICT dv, float* HET_RESTRICT av) const {
-    const float b2 = b2_, c2 = c2_, epsilon = epsilon_;
-    for (size_t i = 0, d = dim(); i < d; ++i) {
-      const float v_term = c2 * (g[i] * g[i]);
-      v[i] = b2 * v[i] + v_term;
-      const float change = alpha * g[i] / (std::sqrt(v[i]) + epsilon);
-      value[i] -= change;
-      if constexpr (kTrack) {
-        dv[i] -= change;
-        av[i] = b2 * av[i] + v_term;
-      }
-    }
-  }
-
-  template <bool kTrack>
-  void Tick(float alpha, const float* HET_RESTRICT g, float* HET_RESTRICT value, float* HET_RESTRICT m,
-            float* HET_RESTRICT v, float* HET_RESTRICT dv, float* HET_RESTRICT am,
-            float* HET_RESTRICT av) const {
-    const float b1 = b1_, b2 = b2_, c1 = c1_, c2 = c2_, epsilon = epsilon_;
-    for (size_t i = 0, d = dim(); i < d; ++i) {
-      const float m_term = c1 * g[i], v_term = c2 * (g[i] * g[i]);
-      m[i] = b1 * m[i] + m_term;
-      v[i] = b2 * v[i] + v_term;
-      const float change = alpha * m[i] / (std::sqrt(v[i]) + epsilon);
-      value[i] -= change;
-      if constexpr (kTrack) {
-        dv[i] -= change;
-        am[i] = b1 * am[i] + m_term;
-        av[i] = b2 * av[i] + v_term;
-      }
-    }
   }
 
   float Correction(float t) const {

@@ -30,14 +30,9 @@ class Ftrl final : public Optimizer {
 
   void Apply(float lr, const float* g, float /*age*/, float* row, float* update) const override {
     if (lr == 0.0f) return;
-    const size_t d = dim();
-    if (update == nullptr) {
-      Tick<false>(lr, g, row, row + d, row + 2 * d, nullptr, nullptr);
-    } else {
-      Tick<true>(lr, g, row, row + d, row + 2 * d, update + d, update + 2 * d);
-      update[3 * d] = lr;
-    }
-    row[3 * d] = lr;
+    TickRow(formulas::Ftrl{1.0f / lr, two_shrinkage_}, dim(), g, row, update);
+    row[3 * dim()] = lr;
+    if (update != nullptr) update[3 * dim()] = lr;
     DeriveValue(row);
   }
 
@@ -52,31 +47,14 @@ class Ftrl final : public Optimizer {
   }
 
  private:
-  template <bool kTrack>
-  void Tick(float lr, const float* HET_RESTRICT g, const float* HET_RESTRICT value, float* HET_RESTRICT z,
-            float* HET_RESTRICT n, float* HET_RESTRICT dz, float* HET_RESTRICT dn) const {
-    const float inverse_lr = 1.0f / lr, two_shrinkage = two_shrinkage_;
-    for (size_t i = 0, d = dim(); i < d; ++i) {
-      const float square = g[i] * g[i], n_old = n[i], n_new = n_old + square;
-      const float sigma = (std::sqrt(n_new) - std::sqrt(n_old)) * inverse_lr;
-      const float change = g[i] + (two_shrinkage - sigma) * value[i];
-      z[i] += change;
-      n[i] = n_new;
-      if constexpr (kTrack) {
-        dz[i] += change;
-        dn[i] += square;
-      }
-    }
-  }
-
   template <bool kMayBeUntouched>
   void Derive(float lr, float* HET_RESTRICT value, const float* HET_RESTRICT z,
               const float* HET_RESTRICT n) const {
-    const float inverse_lr = 1.0f / lr, l1 = l1_, beta = beta_, two_l2 = two_l2_;
+    const formulas::FtrlValue of{1.0f / lr, l1_, beta_, two_l2_};
     for (size_t i = 0, d = dim(); i < d; ++i) {
-      const float denominator = (beta + std::sqrt(n[i])) * inverse_lr + two_l2;
+      const float denominator = of.Denominator(n[i]);
       if (kMayBeUntouched && denominator == 0.0f) continue;
-      value[i] = (std::min(std::max(z[i], -l1), l1) - z[i]) / denominator;
+      value[i] = of(z[i], denominator);
     }
   }
 

@@ -16,34 +16,14 @@ class Momentum final : public Optimizer {
       : Optimizer(dim, {{"momentum", true, Merge::kEma, mu, 0.0f}}), mu_(mu), nesterov_(nesterov) {}
 
   void Apply(float lr, const float* g, float /*age*/, float* row, float* update) const override {
-    float* const velocity = row + dim();
-    float* const a = Part(update, dim());
     if (nesterov_) {
-      update == nullptr ? Tick<true, false>(lr, g, row, velocity, update, a)
-                        : Tick<true, true>(lr, g, row, velocity, update, a);
+      TickRow(formulas::Momentum<true>{lr, mu_}, dim(), g, row, update);
     } else {
-      update == nullptr ? Tick<false, false>(lr, g, row, velocity, update, a)
-                        : Tick<false, true>(lr, g, row, velocity, update, a);
+      TickRow(formulas::Momentum<false>{lr, mu_}, dim(), g, row, update);
     }
   }
 
  private:
-  template <bool kNesterov, bool kTrack>
-  void Tick(float lr, const float* HET_RESTRICT g, float* HET_RESTRICT value, float* HET_RESTRICT velocity,
-            float* HET_RESTRICT dv, float* HET_RESTRICT a) const {
-    const float mu = mu_;
-    for (size_t i = 0, d = dim(); i < d; ++i) {
-      const float step = lr * g[i];
-      velocity[i] = mu * velocity[i] - step;
-      const float change = kNesterov ? mu * velocity[i] - step : velocity[i];
-      value[i] += change;
-      if constexpr (kTrack) {
-        dv[i] += change;
-        a[i] = mu * a[i] - step;
-      }
-    }
-  }
-
   float mu_;
   bool nesterov_;
 };

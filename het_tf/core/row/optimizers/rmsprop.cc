@@ -17,28 +17,10 @@ class Rmsprop final : public Optimizer {
         epsilon_(static_cast<float>(epsilon)) {}
 
   void Apply(float lr, const float* g, float /*age*/, float* row, float* update) const override {
-    float* const a = Part(update, dim());
-    update == nullptr ? Tick<false>(lr, g, row, row + dim(), update, a)
-                      : Tick<true>(lr, g, row, row + dim(), update, a);
+    TickRow(formulas::Rmsprop{lr, rho_, one_minus_rho_, epsilon_}, dim(), g, row, update);
   }
 
  private:
-  template <bool kTrack>
-  void Tick(float lr, const float* HET_RESTRICT g, float* HET_RESTRICT value, float* HET_RESTRICT velocity,
-            float* HET_RESTRICT dv, float* HET_RESTRICT a) const {
-    const float rho = rho_, one_minus_rho = one_minus_rho_, epsilon = epsilon_;
-    for (size_t i = 0, d = dim(); i < d; ++i) {
-      const float term = one_minus_rho * (g[i] * g[i]);
-      velocity[i] = rho * velocity[i] + term;
-      const float step = lr * g[i] / std::sqrt(velocity[i] + epsilon);
-      value[i] -= step;
-      if constexpr (kTrack) {
-        dv[i] -= step;
-        a[i] = rho * a[i] + term;
-      }
-    }
-  }
-
   float rho_, one_minus_rho_, epsilon_;
 };
 

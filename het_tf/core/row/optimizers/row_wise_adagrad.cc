@@ -40,25 +40,11 @@ class RowWiseAdagrad final : public Optimizer {
     const float square = MeanSquare(g, dim());
     const float accumulator = row[dim()] += square;
     const float scale = lr / std::sqrt(shrink_.Of(age) * (accumulator + epsilon_));
-    if (update == nullptr) {
-      Tick<false>(scale, g, row, nullptr);
-    } else {
-      Tick<true>(scale, g, row, update);
-      update[dim()] += square;
-    }
+    TickRow(formulas::Sgd{scale}, dim(), g, row, update);
+    if (update != nullptr) update[dim()] += square;
   }
 
  private:
-  template <bool kTrack>
-  void Tick(float scale, const float* HET_RESTRICT g, float* HET_RESTRICT value,
-            float* HET_RESTRICT dv) const {
-    for (size_t i = 0, d = dim(); i < d; ++i) {
-      const float step = scale * g[i];
-      value[i] -= step;
-      if constexpr (kTrack) dv[i] -= step;
-    }
-  }
-
   float epsilon_;
   Shrink shrink_;
 };

@@ -11,18 +11,7 @@ class Sgd final : public Optimizer {
   explicit Sgd(size_t dim) : Optimizer(dim, {}) {}
 
   void Apply(float learning_rate, const float* g, float /*age*/, float* row, float* update) const override {
-    update == nullptr ? Tick<false>(learning_rate, g, row, update)
-                      : Tick<true>(learning_rate, g, row, update);
-  }
-
- private:
-  template <bool kTrack>
-  void Tick(float lr, const float* HET_RESTRICT g, float* HET_RESTRICT value, float* HET_RESTRICT dv) const {
-    for (size_t i = 0, d = dim(); i < d; ++i) {
-      const float step = lr * g[i];
-      value[i] -= step;
-      if constexpr (kTrack) dv[i] -= step;
-    }
+    TickRow(formulas::Sgd{learning_rate}, dim(), g, row, update);
   }
 };
 

@@ -13,13 +13,15 @@
 // the formula's, never larger.
 #pragma once
 
+#include "het_tf/core/row/optimizers/formulas.h"
+
 namespace het {
 
 class Shrink {
  public:
   explicit Shrink(double decay_steps) : inverse_(static_cast<float>(1 / decay_steps)) {}
 
-  float Of(float n) const { return (1.0f + n * inverse_) / (1.0f + n); }
+  float Of(float n) const { return formulas::Shrink(inverse_, n); }
   bool uses_age() const { return inverse_ != 1.0f; }
   // Whether steps shrink from a row's first ones on, as AdaGrad's do.
   bool soon() const { return inverse_ >= 1 / kLatest; }
