@@ -14,7 +14,7 @@ std::unique_ptr<ReadOp> CacheReader::Begin(CachedRead* read, uint64_t step) {
     const TableCache& cache = tables_->at(part.table);
     if (cache.device() == nullptr) continue;
     op->error = FailedPrecondition("table '" + cache.schema()->spec().name +
-                                   "' is cached on a device; use Client::devices");
+                                   "' is cached on a device; use DeviceClient");
   }
   if (!op->error.ok()) return op;
   std::unique_ptr<CacheSink> sink;

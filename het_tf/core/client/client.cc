@@ -16,9 +16,7 @@ Client::Client(Transport* transport, ClientConfig config)
       waiter_(transport, &config_, &exchange_, &durability_, [this](double wait) { Progress(wait); }),
       reader_(&tables_, &exchange_, &subscriptions_, &waiter_),
       writer_(&tables_, &exchange_, &pushes_, &reader_, &waiter_, config_.trace),
-      devices_(&tables_, &exchange_, &subscriptions_, &pushes_, &waiter_, &reader_),
-      answers_(
-          {&config_, &tables_, &subscriptions_, &exchange_, &durability_, &losses_, &devices_, &early_}) {}
+      answers_({&config_, &tables_, &subscriptions_, &exchange_, &durability_, &losses_, &early_}) {}
 
 Client::~Client() = default;
 

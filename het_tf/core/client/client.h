@@ -54,7 +54,6 @@
 #include "het_tf/core/client/cached_tables.h"
 #include "het_tf/core/client/client_answers.h"
 #include "het_tf/core/client/client_config.h"
-#include "het_tf/core/client/device_client.h"
 #include "het_tf/core/client/early_reads.h"
 #include "het_tf/core/client/exchange.h"
 #include "het_tf/core/client/loss_report.h"
@@ -137,8 +136,17 @@ class Client {
   // for a table with a cache on a device: in frames.
   uint64_t UnappliedTicks(uint64_t table, Key key) { return writer_.UnappliedTicks(table, key); }
 
-  // Tables whose cache is on a device.
-  DeviceClient& devices() { return devices_; }
+  // What reads and pushes for caches on a device are made of (ext/gpu/cc/device_client.h).
+  struct Parts {
+    CachedTables* tables;
+    Exchange* exchange;
+    Subscriptions* subscriptions;
+    PushBuilder* pushes;
+    Waiter* waiter;
+    CacheReader* reader;
+    ClientAnswers* answers;
+  };
+  Parts parts() { return {&tables_, &exchange_, &subscriptions_, &pushes_, &waiter_, &reader_, &answers_}; }
 
   // --- the same, step by step
   std::unique_ptr<ReadOp> BeginRead(CachedRead* read, uint64_t step) { return reader_.Begin(read, step); }
@@ -158,7 +166,6 @@ class Client {
   Waiter waiter_;
   CacheReader reader_;
   CacheWriter writer_;
-  DeviceClient devices_;
   EarlyReads early_;
   ClientAnswers answers_;
   bool interrupted_ = false;  // memory ran out within Progress

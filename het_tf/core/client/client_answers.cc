@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "het_tf/core/client/row_sink.h"
+
 namespace het {
 
 void ClientAnswers::OnRows(Session* session, const Reply& reply, const PartitionReadPtr& read,
@@ -9,7 +11,7 @@ void ClientAnswers::OnRows(Session* session, const Reply& reply, const Partition
   ReadOp* const op = read->op;
   if (notifies) {
     to_.subscriptions->Take(session->partition(), reply);
-    to_.devices->Notified(session->partition(), reply);
+    if (devices_ != nullptr) devices_->Notified(session->partition(), reply);
   }
   for (const TableRead& asked : read->tables) {
     TableCache* const cache = asked.cache;
@@ -32,7 +34,7 @@ void ClientAnswers::OnRows(Session* session, const Reply& reply, const Partition
 }
 
 void ClientAnswers::OnNewIncarnation(Session* session) {
-  to_.devices->AskAnew(session);
+  if (devices_ != nullptr) devices_->AskAnew(session);
   for (const auto& [table, cache] : *to_.tables) InvalidateBases(session, cache.get());
   to_.durability->ForgetQuestion(session->partition());
 }
@@ -40,7 +42,7 @@ void ClientAnswers::OnNewIncarnation(Session* session) {
 void ClientAnswers::OnReloaded(Session* session, const Verdict::Table& table) {
   TableCache* const cache = to_.tables->Find(table.table);
   if (cache == nullptr) return;
-  to_.devices->AskAnew(session);
+  if (devices_ != nullptr) devices_->AskAnew(session);
   if (to_.config->on_reload == ClientConfig::kDiscard) {
     to_.losses->OnDiscarded(cache->schema()->spec().name, Discard(session, cache, table.dropped_ticks));
   } else {

@@ -3,7 +3,7 @@
 
 #include "het_tf/core/client/cached_tables.h"
 #include "het_tf/core/client/client_config.h"
-#include "het_tf/core/client/device_client.h"
+#include "het_tf/core/client/device_lines.h"
 #include "het_tf/core/client/early_reads.h"
 #include "het_tf/core/client/exchange.h"
 #include "het_tf/core/client/loss_report.h"
@@ -22,10 +22,11 @@ class ClientAnswers : public Exchange::Listener {
     Exchange* exchange;
     PushDurability* durability;
     LossReport* losses;
-    DeviceClient* devices;
     EarlyReads* early;
   };
   explicit ClientAnswers(const To& to) : to_(to) {}
+  // Reads for caches on a device, which must live as long; null: there are none.
+  void set_devices(DeviceReads* devices) { devices_ = devices; }
 
   void OnRows(Session* session, const Reply& reply, const PartitionReadPtr& read, bool notifies) override;
   void OnNewIncarnation(Session* session) override;
@@ -45,6 +46,7 @@ class ClientAnswers : public Exchange::Listener {
   void InvalidateBases(Session* session, TableCache* cache);
 
   const To to_;
+  DeviceReads* devices_ = nullptr;
 };
 
 }  // namespace het

@@ -12,12 +12,11 @@ bool PastBound(const TableCache& cache, const SyncPolicy& sync, uint32_t line) {
          sync.PushNow(cache.lines().pending(line), cache.lines().clock(line));
 }
 
-// Limit on the bytes of a row in a frame.
-size_t RowBytes(const TableCache& cache) {
+}  // namespace
+
+size_t PushBuilder::RowBytes(const TableCache& cache) {
   return sizeof(Key) + cache.schema()->optimizer().wire_floats() * sizeof(float);
 }
-
-}  // namespace
 
 PushFrame* PushBuilder::NewFrame(uint32_t partition) {
   Session& session = (*sessions_)[partition];
@@ -185,58 +184,6 @@ void PushBuilder::Trim() {
     full = full || cache->unsent().queue().size() > cache->policy().config().write_back_rows;
   }
   if (full) Queues();
-}
-
-// --- updates that left a device
-
-void PushBuilder::OfDevice(const DevicePush& push) {
-  Vector<DeviceFrames> made(tables_->partitions());
-  for (const DevicePush::Part& part : push.parts) Sort(part, tables_->at(part.table), &made);
-  // If memory ends in here, numbered frames stay empty, and that changes nothing.
-  std::vector<std::pair<PushFrame*, PushFrame*>> numbered;
-  for (uint32_t p = 0; p < made.size(); ++p) {
-    for (PushFrame& frame : made[p].frames) numbered.emplace_back(NewFrame(p), &frame);
-  }
-  for (auto& [frame, content] : numbered) {
-    frame->tables.swap(content->tables);
-    for (TablePush& push : frame->tables) push.left = frame->notified_ack == 0 ? 0 : push.left;
-  }
-  for (const DevicePush::Part& part : push.parts) {
-    Counters& counters = tables_->at(part.table).counters();
-    (part.evicted ? counters.evict_push : counters.bound_push) += part.n;
-  }
-}
-
-// Adds the rows of a part to the frames of their partitions.
-void PushBuilder::Sort(const DevicePush::Part& part, const TableCache& cache,
-                       Vector<DeviceFrames>* made) const {
-  const Optimizer& optimizer = cache.schema()->optimizer();
-  const size_t row_bytes = RowBytes(cache);
-  PartitionLines rows(made->size());
-  for (uint32_t i = 0; i < part.n; ++i) rows[tables_->PartitionOf(cache, part.keys[i])].push_back(i);
-  for (uint32_t p = 0; p < rows.size(); ++p) {
-    auto& [frames, bytes] = (*made)[p];
-    for (size_t begin = 0, end = 0; begin < rows[p].size(); begin = end) {
-      if (frames.empty() || bytes + row_bytes > max_frame_bytes_) {
-        frames.emplace_back();
-        bytes = 0;
-      }
-      const size_t fit = max_frame_bytes_ > bytes ? (max_frame_bytes_ - bytes) / row_bytes : 0;
-      end = begin + std::clamp<size_t>(fit, 1, rows[p].size() - begin);
-      TablePush& push = *frames.back().Add(cache.schema(), RowFormat::kFloat32, end - begin);
-      if (part.evicted) push.left = static_cast<uint32_t>(end - begin);
-      Writer updates(&push.rows);
-      for (size_t at = begin; at < end; ++at) {
-        const uint32_t i = rows[p][at];
-        push.keys.push_back(part.keys[i]);
-        push.ticks.push_back(part.ticks[i]);
-        push.clocks.push_back(part.clocks[i]);
-        updates.Raw(part.updates + i * optimizer.row_floats() + optimizer.wire_begin(),
-                    optimizer.wire_floats() * sizeof(float));
-      }
-      bytes += (end - begin) * row_bytes;
-    }
-  }
 }
 
 }  // namespace het

@@ -1,5 +1,5 @@
 // Makes frames of updates: of rows whose unsent ticks are past the bound (SyncPolicy) or the age
-// (UnsentAges), rows that have left the cache, everything in a flush, and updates that left a device.
+// (UnsentAges), rows that have left the cache, and everything in a flush.
 //
 // A row's update goes from its line, or from the write-back queue, into a frame in one move, for
 // which the room has been made: it is in one place at any time (I5). Throws std::bad_alloc; then
@@ -10,7 +10,6 @@
 
 #include "het_tf/core/client/cached_rows.h"
 #include "het_tf/core/client/cached_tables.h"
-#include "het_tf/core/client/device_rows.h"
 #include "het_tf/core/client/session.h"
 
 namespace het {
@@ -40,16 +39,12 @@ class PushBuilder {
   double age_due() const;
   // Evicts down to the capacity, and sends the queues if one is full.
   void Trim();
-  // Updates that left a device. Throws with nothing taken.
-  void OfDevice(const DevicePush& push);
+
+  size_t max_frame_bytes() const { return max_frame_bytes_; }
+  // Limit on the bytes of a row in a frame.
+  static size_t RowBytes(const TableCache& cache);
 
  private:
-  // The frames of a device's push for one partition.
-  struct DeviceFrames {
-    std::vector<PushFrame> frames;
-    size_t bytes = 0;  // of the last one's rows
-  };
-
   // Of one call, by partition; null: none yet.
   using Frames = std::vector<PushFrame*>;
   using PartitionLines = std::vector<Vector<uint32_t>>;  // by partition
@@ -74,7 +69,6 @@ class PushBuilder {
   // `frames`: take the first lines, about max_frame_bytes_ of each partition; null: there are none.
   void PushLines(TableCache* cache, bool whole, const PartitionLines& lines, Frames* frames,
                  uint64_t Counters::*counter);
-  void Sort(const DevicePush::Part& part, const TableCache& cache, Vector<DeviceFrames>* made) const;
 
   const CachedTables* const tables_;
   std::deque<Session>* const sessions_;

@@ -2,7 +2,7 @@
 //
 //   LineSink     a training read: into lines of the cache, which stay for its step
 //   PrivateSink  a read without training: cached rows are refreshed, others go to the read alone
-//   DeviceSink   into memory that the caller gave, for a cache on a device (device_reads.h)
+//   DeviceSink   into memory that the caller gave, for a cache on a device (ext/gpu/cc/device_reads.h)
 //
 // The first two keep rows in lines. Such a sink looks up the line of every row once, when the read begins,
 // and keeps the number of the line by the row's place in the read. It looks up an absent row once more, when

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "het_tf/core/client/device_rows.h"
+#include "het_tf/core/client/device_lines.h"
 #include "het_tf/core/client/row_sink.h"
 
 namespace het {

@@ -9,7 +9,6 @@
 
 #include "het_tf/core/client/asker.h"
 #include "het_tf/core/client/cached_tables.h"
-#include "het_tf/core/client/device_reads.h"
 #include "het_tf/core/client/push_builder.h"
 #include "tests/testing/held_lines.h"
 #include "tests/testing/table_specs.h"
@@ -192,26 +191,6 @@ TEST_F(RowSinkTest, RenewFetchesWhatHasBecomeInvalidAndTakesNewBases) {
   EXPECT_EQ(asked.check_at, Vector<uint32_t>({1}));
   EXPECT_EQ(asked.fetches, Vector<Key>({1}));
   EXPECT_EQ(asked.fetch_at, Vector<uint32_t>({0}));
-}
-
-TEST_F(RowSinkTest, ADeviceGetsItsRowsWhereItSaid) {
-  const Key keys[] = {1, 2};
-  const Clock bases[] = {0, kNoBase};
-  uint8_t came[2] = {0, 0}, admit[2] = {0, 0}, subscribed[2] = {0, 0};
-  Clock clocks[2] = {0, 0};
-  float rows[2] = {0, 0};
-  DeviceRead::Part part{schema_->id(), 0, 2, keys, bases, came, admit, subscribed, clocks, rows};
-  Push(2, 7);
-  const DeviceRead read{{part}};
-  TableRead asked{cache_};
-  asked.Check(1, 0, 0);
-  asked.Fetch(2, 1);
-  DeviceReads reads;
-  Answer(std::make_unique<DeviceSink>(&reads, &op_, read, true).get(), asked, 0);
-  EXPECT_EQ(rows[0], 10);
-  EXPECT_EQ(rows[1], 27);
-  EXPECT_EQ(clocks[1], 3);
-  EXPECT_EQ(came[0] + came[1], 2);
 }
 
 }  // namespace

@@ -111,7 +111,7 @@ Status DeviceTables::Fetch(Batch* batch, HetDevCall* call, const HetDevWanted& w
     part.rows = at;
     at += part.n * client_->cache(part.table)->schema()->row_floats();
   }
-  HET_RETURN_IF_ERROR(client_->devices().Read(&read, training));
+  HET_RETURN_IF_ERROR(devices_.Read(&read, training));
   HET_RETURN_IF_ERROR(CatchUp(batch->stream, went));
   for (const DeviceRead::Part& part : read.parts) {
     if (std::count(part.subscribed, part.subscribed + part.n, 1) > 0)

@@ -43,7 +43,7 @@ Status DeviceTables::Describe(const BatchCall& call, Batch* batch) {
     const uint64_t id = given->schema->id();
     const auto it = tables_.find(id);
     if (it == tables_.end() || !client_->HasTable(id)) return TableIsGone(*given);
-    HET_RETURN_IF_ERROR(client_->devices().Check(id));
+    HET_RETURN_IF_ERROR(devices_.Check(id));
     DeviceTable* const table = it->second.get();
     if (std::find(batch->tables.begin(), batch->tables.end(), table) != batch->tables.end()) {
       return InvalidArgument("table '" + table->name() +
@@ -281,12 +281,12 @@ Status DeviceTables::Tick(Batch* batch, const DeviceCalls::Step& step, const Het
     exports_.push_back({batch->tables[due.of[i].use], due.of[i], false, false});  // there is room
   }
   try {
-    const uint64_t of_step = client_->devices().next_frame();
+    const uint64_t of_step = devices_.next_frame();
     if (!MayPushLate(*batch, summed)) {
       HET_RETURN_IF_ERROR(Collect());
       PushExports();
     }
-    return client_->devices().Wait(of_step);
+    return devices_.Wait(of_step);
   } catch (const std::bad_alloc&) {
     return Status(Code::kResourceExhausted,
                   "out of memory while pushing; the updates of this step were made and are kept, and go out "

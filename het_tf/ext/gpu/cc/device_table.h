@@ -6,7 +6,7 @@
 
 #include "het_tf/core/cache/cache_config.h"
 #include "het_tf/core/cache/counters.h"
-#include "het_tf/core/client/device_rows.h"
+#include "het_tf/core/client/device_lines.h"
 #include "het_tf/core/row/schema.h"
 #include "het_tf/ext/gpu/cc/library.h"
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <new>
 
-#include "het_tf/core/client/client.h"
 #include "het_tf/ext/gpu/cc/device_step.h"
 
 namespace het {
@@ -15,7 +14,7 @@ constexpr size_t kTakeBytes = size_t{16} << 20;
 }  // namespace
 
 DeviceTables::DeviceTables(Client* client, const PartitionId& store)
-    : client_(client), store_(store), fetched_(std::make_unique<Fetched>()) {}
+    : client_(client), devices_(client), store_(store), fetched_(std::make_unique<Fetched>()) {}
 
 DeviceTables::~DeviceTables() {
   if (context_ == nullptr) return;
@@ -62,7 +61,7 @@ Status DeviceTables::Add(const Schema& schema, const CacheConfig& config) {
 
 Status DeviceTables::ConnectWithClient(uint64_t id, const CacheConfig& config) {
   DeviceTable* const table = tables_.at(id).get();
-  HET_RETURN_IF_ERROR(client_->devices().AddTable(table->shared_schema(), config, table));
+  HET_RETURN_IF_ERROR(devices_.AddTable(table->shared_schema(), config, table));
   table->counters = &client_->cache(id)->counters();
   return Status();
 }
@@ -181,7 +180,7 @@ void DeviceTables::PushExports() {
                           given.updates.ticks, given.updates.clocks, given.updates.updates, given.evicted});
   }
   // Fails only for a table that is not on a device.
-  static_cast<void>(client_->devices().Push(push));
+  static_cast<void>(devices_.Push(push));
   for (const Export& given : exports_) {
     if (given.table->counters == nullptr || given.table->dropped()) continue;
     given.table->counters->bound_push -= given.left;

@@ -31,11 +31,10 @@
 
 #include "het_tf/core/plan/batch_call.h"
 #include "het_tf/ext/gpu/cc/device_calls.h"
+#include "het_tf/ext/gpu/cc/device_client.h"
 #include "het_tf/ext/gpu/cc/device_table.h"
 
 namespace het {
-
-class Client;
 
 class DeviceTables {
  public:
@@ -116,6 +115,7 @@ class DeviceTables {
   Status Fetch(Batch* batch, HetDevCall* call, const HetDevWanted& wanted, bool training, bool* went);
 
   Client* const client_;
+  DeviceClient devices_;
   const PartitionId store_;
   const DeviceLibrary* library_ = nullptr;
   HetDevContext* context_ = nullptr;

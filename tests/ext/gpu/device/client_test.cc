@@ -1,11 +1,13 @@
 // The client's part for tables with caches on a device, where the random schedules
 // (protocol/schedules_test.cc) do not reach: calls of the wrong kind, reads that overlap events of their
 // partition, and the form of frames.
+#include <deque>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "het_tf/core/store/local_transport.h"
+#include "het_tf/ext/gpu/cc/device_client.h"
 #include "tests/testing/world/world_test.h"
 
 namespace het::testing {
@@ -61,24 +63,32 @@ struct Lines : DeviceLines {
 };
 
 // The test plays the device of worker 0's tables.
-class DeviceClient : public WorldTest {
+class DeviceClientTest : public WorldTest {
  protected:
   void Make(const WorldConfig& config) {
-    Abandon();  // the test has its rows
+    TearDown();  // the test has its rows
     WorldTest::Make(config);
+    for (size_t w = 0; w < config.workers; ++w) devices_.emplace_back(&client(w));
     for (uint32_t t = 0; t < config.tables; ++t) {
       client().RemoveTable(world().schema(t)->id());
-      ASSERT_TRUE(client().devices().AddTable(world().schema(t), config.cache, &lines_).ok());
+      ASSERT_TRUE(devices().AddTable(world().schema(t), config.cache, &lines_).ok());
     }
   }
-  void TearDown() override { Abandon(); }
+  void TearDown() override {
+    devices_.clear();
+    Abandon();
+  }
+  DeviceClient& devices(size_t w = 0) { return devices_[w]; }
   Client& client(size_t w = 0) { return world().client(w); }
   const Schema& schema(size_t table = 0) { return world().schema(table); }
 
   Lines lines_;
+
+ private:
+  std::deque<DeviceClient> devices_;
 };
 
-TEST_F(DeviceClient, DeviceTablesRefuseOrdinaryCallsAndViceVersa) {
+TEST_F(DeviceClientTest, DeviceTablesRefuseOrdinaryCallsAndViceVersa) {
   WorldConfig config = Bounded(0);
   config.workers = 2;
   Make(config);
@@ -88,21 +98,21 @@ TEST_F(DeviceClient, DeviceTablesRefuseOrdinaryCallsAndViceVersa) {
   EXPECT_NE(read.message().find("'table0' is cached on a device"), std::string::npos) << read.message();
   EXPECT_EQ(client(0).Write(step->MakeWrite(1), 1, nullptr).code(), Code::kFailedPrecondition);
   Rows wanted(schema(), {1}, {kNoBase});
-  EXPECT_EQ(client(1).devices().Read(&wanted.read, true).code(), Code::kFailedPrecondition);
+  EXPECT_EQ(devices(1).Read(&wanted.read, true).code(), Code::kFailedPrecondition);
   EXPECT_EQ(wanted.came[0], 7) << "untouched";
   Ticks ticks(schema(), {1});
-  EXPECT_EQ(client(1).devices().Push(ticks.push).code(), Code::kFailedPrecondition);
+  EXPECT_EQ(devices(1).Push(ticks.push).code(), Code::kFailedPrecondition);
   EXPECT_TRUE(log(1).frames().empty());
-  EXPECT_EQ(client(0).devices().Check(12345).code(), Code::kFailedPrecondition);
-  EXPECT_EQ(client(0).devices().AddTable(schema(), config.cache, nullptr).code(), Code::kInvalidArgument);
+  EXPECT_EQ(devices(0).Check(12345).code(), Code::kFailedPrecondition);
+  EXPECT_EQ(devices(0).AddTable(schema(), config.cache, nullptr).code(), Code::kInvalidArgument);
   config.cache.wire = RowFormat::kInt8;
-  const Status wire = client(0).devices().AddTable(schema(), config.cache, &lines_);
+  const Status wire = devices(0).AddTable(schema(), config.cache, &lines_);
   EXPECT_NE(wire.message().find("'int8'"), std::string::npos) << wire.message();
   EXPECT_EQ(net(0).served() + net(1).served(), 0u);
 }
 
 // Of two reads of one partition, the second answer shows that the first is from an earlier life.
-TEST_F(DeviceClient, IncarnationChangesDuringRead) {
+TEST_F(DeviceClientTest, IncarnationChangesDuringRead) {
   for (bool keep : {true, false}) {
     for (bool cleared : {false, true}) {
       SCOPED_TRACE(std::string(keep ? "keep" : "discard") + (cleared ? ", cleared" : ", reborn"));
@@ -111,11 +121,11 @@ TEST_F(DeviceClient, IncarnationChangesDuringRead) {
       config.client.on_reload = keep ? ClientConfig::kKeep : ClientConfig::kDiscard;
       Make(config);
       Rows known(schema(), {9}, {kNoBase});  // its answer is from the current life
-      ASSERT_TRUE(client().devices().Read(&known.read, true).ok());
+      ASSERT_TRUE(devices().Read(&known.read, true).ok());
       const Bytes empty = world().Snapshot(0);
       Train(1, {1, 2, 3});
       Rows first(schema(), {1, 2}, {1, kNoBase}), second(schema(), {3}, {1});
-      auto a = client().devices().BeginRead(&first.read, true);
+      auto a = devices().BeginRead(&first.read, true);
       client().Progress(0);
       ASSERT_TRUE(a->done());
       ASSERT_EQ(first.came, (std::vector<uint8_t>{0, 1}));
@@ -126,7 +136,7 @@ TEST_F(DeviceClient, IncarnationChangesDuringRead) {
         world().Restart(0, empty, /*close=*/false);
       }
       lines_ = Lines();
-      auto b = client().devices().BeginRead(&second.read, true);
+      auto b = devices().BeginRead(&second.read, true);
       for (int i = 0; i < 1000 && !(a->done() && b->done()); ++i) client().Progress(0.05);
       ASSERT_TRUE(client().FinishRead(a.get()).ok());
       ASSERT_TRUE(client().FinishRead(b.get()).ok());
@@ -144,7 +154,7 @@ TEST_F(DeviceClient, IncarnationChangesDuringRead) {
 
 // A row moves between two answers of one read: the second names it. Defect: the first answer, installed after
 // the notification was applied, subscribes to a row that the store will not name again.
-TEST_F(DeviceClient, ARowThatMovesWhileItsReadWaits) {
+TEST_F(DeviceClientTest, ARowThatMovesWhileItsReadWaits) {
   WorldConfig config = Bounded(2);
   config.workers = 2;
   config.cache.checks = Checks::kNotified;
@@ -152,8 +162,8 @@ TEST_F(DeviceClient, ARowThatMovesWhileItsReadWaits) {
   config.client.max_read_bytes = 1;  // an answer has one row
   Make(config);
   Rows known(schema(), {9}, {kNoBase}), wanted(schema(), {1, 2, 3}, {kNoBase, kNoBase, kNoBase});
-  ASSERT_TRUE(client().devices().Read(&known.read, true).ok());  // the partition knows the client
-  auto op = client().devices().BeginRead(&wanted.read, true);
+  ASSERT_TRUE(devices().Read(&known.read, true).ok());  // the partition knows the client
+  auto op = devices().BeginRead(&wanted.read, true);
   net().HoldRequests(0, true);
   client().Progress(0);
   for (int i = 0; i < 2; ++i) net().Serve(0);  // rows 3 and 2
@@ -167,40 +177,40 @@ TEST_F(DeviceClient, ARowThatMovesWhileItsReadWaits) {
 }
 
 // A part without rows is a question that no read waits for.
-TEST_F(DeviceClient, APartWithoutRowsAsksForNotifications) {
+TEST_F(DeviceClientTest, APartWithoutRowsAsksForNotifications) {
   WorldConfig config = Bounded(2);
   config.workers = 2;
   config.cache.checks = Checks::kNotified;
   config.cache.push_bound = 0;
   Make(config);
   Rows wanted(schema(), {1}, {kNoBase}), none(schema(), {}, {});
-  ASSERT_TRUE(client().devices().Read(&wanted.read, true).ok());
+  ASSERT_TRUE(devices().Read(&wanted.read, true).ok());
   EXPECT_EQ(wanted.subscribed[0], 1);
   for (int i = 0; i < 3; ++i) Train(1, {1});
-  ASSERT_TRUE(client().devices().Read(&none.read, false).ok());
+  ASSERT_TRUE(devices().Read(&none.read, false).ok());
   client().Progress(0);
   EXPECT_TRUE(lines_.moved.empty()) << "a read without training asks nothing";
-  ASSERT_TRUE(client().devices().BeginRead(&none.read, true)->done());
+  ASSERT_TRUE(devices().BeginRead(&none.read, true)->done());
   client().Progress(0);
   client().Progress(0);
   EXPECT_EQ(lines_.moved, (std::vector<Key>{1}));
 }
 
-TEST_F(DeviceClient, ATableThatIsGone) {
+TEST_F(DeviceClientTest, ATableThatIsGone) {
   WorldConfig config = Bounded(3);
   config.tables = 2;
   Make(config);
   Rows here(schema(0), {1}, {kNoBase}), there(schema(1), {1}, {kNoBase});
-  ASSERT_TRUE(client().devices().Read(&here.read, true).ok());
+  ASSERT_TRUE(devices().Read(&here.read, true).ok());
   world().service().DropTable(schema(0)->id());
-  const Status read = client().devices().Read(&here.read, true);
+  const Status read = devices().Read(&here.read, true);
   EXPECT_EQ(read.code(), Code::kFailedPrecondition);
   EXPECT_NE(read.message().find("no table"), std::string::npos) << read.message();
   EXPECT_EQ(lines_.dropped, 1);
-  EXPECT_TRUE(client().devices().Read(&there.read, true).ok());
+  EXPECT_TRUE(devices().Read(&there.read, true).ok());
 }
 
-TEST_F(DeviceClient, PushesOfManyRowsAreSeveralFrames) {
+TEST_F(DeviceClientTest, PushesOfManyRowsAreSeveralFrames) {
   WorldConfig config = Bounded(kUnbounded);
   config.partitions = 2;
   config.tables = 2;
@@ -210,10 +220,10 @@ TEST_F(DeviceClient, PushesOfManyRowsAreSeveralFrames) {
   for (Key key = 0; key < 50; ++key) keys.push_back(key);
   Ticks ticks(schema(0), keys), more(schema(1), keys);
   ticks.push.parts.push_back(more.push.parts[0]);
-  ASSERT_TRUE(client().devices().Push(ticks.push).ok());
+  ASSERT_TRUE(devices().Push(ticks.push).ok());
   ASSERT_TRUE(client().Flush().ok());  // epochs are known
   net().record = true;
-  ASSERT_TRUE(client().devices().Push(ticks.push).ok());
+  ASSERT_TRUE(devices().Push(ticks.push).ok());
   ASSERT_TRUE(client().Flush().ok());
   size_t rows = 0, frames = 0, shared = 0;
   for (const Request& request : Sent(0)) {
@@ -233,17 +243,17 @@ TEST_F(DeviceClient, PushesOfManyRowsAreSeveralFrames) {
   for (Key key : keys) EXPECT_EQ(world().ServerClock(At(key)), 2);
 }
 
-TEST_F(DeviceClient, OnlyTrainingReadsAdmit) {
+TEST_F(DeviceClientTest, OnlyTrainingReadsAdmit) {
   Make(Bounded(0, 10));
   for (const bool training : {false, true}) {
     Rows wanted(schema(), {1}, {kNoBase});
-    ASSERT_TRUE(client().devices().Read(&wanted.read, training).ok());
+    ASSERT_TRUE(devices().Read(&wanted.read, training).ok());
     EXPECT_EQ(wanted.admit[0], training);
   }
 }
 
 // Exported updates are accepted despite errors of the network, which the wait reports.
-TEST_F(DeviceClient, APartitionThatRefusesTheClient) {
+TEST_F(DeviceClientTest, APartitionThatRefusesTheClient) {
   Make(Bounded(0));
   LocalService other(1, 4711);  // its partitions have another hash seed
   struct Crossed : LocalTransport {
@@ -252,15 +262,16 @@ TEST_F(DeviceClient, APartitionThatRefusesTheClient) {
   } crossed(&other);
   for (int64_t bound : {int64_t{0}, kUnbounded}) {
     Client wrong(&crossed);
+    DeviceClient devices(&wrong);
     CacheConfig config;
     config.push_bound = bound;
-    ASSERT_TRUE(wrong.devices().AddTable(schema(), config, &lines_).ok());
+    ASSERT_TRUE(devices.AddTable(schema(), config, &lines_).ok());
     Ticks ticks(schema(), {1});
     for (uint64_t pushes : {1, 2}) {
-      ASSERT_TRUE(wrong.devices().Push(ticks.push).ok());
+      ASSERT_TRUE(devices.Push(ticks.push).ok());
       EXPECT_EQ(wrong.UnappliedTicks(At(0).first, 1), pushes);
       wrong.Progress(0);
-      EXPECT_EQ(wrong.devices().Wait().code(), Code::kFailedPrecondition);
+      EXPECT_EQ(devices.Wait().code(), Code::kFailedPrecondition);
     }
   }
 }

@@ -9,7 +9,7 @@
 // A training read subscribes to its rows (subscriptions.h): later lookups do not want them until the store
 // has named them.
 //
-// A DeviceLines tells the cache of changes that it has not made.
+// A DeviceLines (core/client/device_lines.h) tells the cache of changes that it has not made.
 //
 // Order: a read ends, and its rows are installed, before anything of its tables is pushed or
 // forgotten. A row of an answer must not leave to make room for another row of it. A row of an
@@ -19,9 +19,7 @@
 #include <cstdint>
 
 #include "het_tf/core/base/alloc.h"
-#include "het_tf/core/base/span.h"
-#include "het_tf/core/wire/reply.h"
-#include "het_tf/core/wire/request.h"
+#include "het_tf/core/row/row_store.h"
 
 namespace het {
 
@@ -60,28 +58,6 @@ struct DevicePush {
     bool evicted;           // counted as evict_push, else as bound_push
   };
   Vector<Part> parts;  // of each table at most one: a key has one place in a frame
-};
-
-// A cache on a device, as the client sees it. The client calls it within any call, under the
-// engine's lock; it must not call the client. Its work may wait until that call has returned, but
-// must precede the installation of the call's rows.
-//
-// Ticks that go with rows are the cache's to count, in Counters::discarded_ticks; where it can,
-// before Drop returns: Client::Reload tells people how many there were.
-class DeviceLines {
- public:
-  virtual ~DeviceLines() = default;
-  // Bases of rows of this partition are not to be trusted any more; unsent updates stay.
-  virtual void Invalidate(uint32_t partition) = 0;
-  // Rows of this partition go, with their unsent updates.
-  virtual void Drop(uint32_t partition) = 0;
-  virtual void DropKeys(Span<const Key> keys) = 0;
-  // Rows without unsent updates go.
-  virtual void DropClean() = 0;
-  // The store has named these rows: those that are subscribed have moved (cache/line_marks.h).
-  virtual void Moved(Span<const Key> keys) = 0;
-  // No row of this partition is subscribed any more. Returns whether some may have been.
-  virtual bool Unsubscribe(uint32_t partition) = 0;
 };
 
 }  // namespace het

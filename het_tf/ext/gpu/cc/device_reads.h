@@ -8,21 +8,18 @@
 
 #include <vector>
 
-#include "het_tf/core/client/device_rows.h"
+#include "het_tf/core/client/client.h"
 #include "het_tf/core/client/row_sink.h"
-#include "het_tf/core/client/session.h"
+#include "het_tf/ext/gpu/cc/device_rows.h"
 
 namespace het {
 
 class DeviceSink;
 
-class DeviceReads {
+class ReadsUnderWay : public DeviceReads {
  public:
-  // All that reads want of this partition is fetched, whatever was answered already.
-  void AskAnew(Session* session);
-  // An answer of the partition has named rows, or ended all subscriptions: reads that wait for further
-  // answers are not subscribed to these rows. Call before the answer's own rows are taken.
-  void Notified(uint32_t partition, const Reply& reply);
+  void AskAnew(Session* session) override;
+  void Notified(uint32_t partition, const Reply& reply) override;
 
  private:
   friend class DeviceSink;
@@ -33,7 +30,7 @@ class DeviceReads {
 class DeviceSink : public RowSink {
  public:
   // `training`: its rows may enter the cache, and it subscribes to them.
-  DeviceSink(DeviceReads* all, ReadOp* op, const DeviceRead& read, bool training);
+  DeviceSink(ReadsUnderWay* all, ReadOp* op, const DeviceRead& read, bool training);
   ~DeviceSink() override;
   bool subscribes() const override { return training_; }
   // Asks about all rows.
@@ -43,7 +40,7 @@ class DeviceSink : public RowSink {
   void Notified(uint32_t partition, const Reply& reply);
 
  private:
-  DeviceReads* const all_;
+  ReadsUnderWay* const all_;
   ReadOp* const op_;
   const DeviceRead& read_;
   const bool training_;

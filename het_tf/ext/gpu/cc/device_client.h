@@ -1,4 +1,4 @@
-// The part of a client that serves tables whose cache is on a device (device_rows.h): reads that give rows
+// What of a client serves tables whose cache is on a device (device_rows.h): reads that give rows
 // away, and pushes of updates that come from there.
 //
 // Their TableCache has the schema, bounds, counters, and numbers of lookups, and never a
@@ -8,26 +8,19 @@
 
 #include <memory>
 
-#include "het_tf/core/client/cache_reader.h"
-#include "het_tf/core/client/cached_tables.h"
-#include "het_tf/core/client/device_reads.h"
-#include "het_tf/core/client/device_rows.h"
-#include "het_tf/core/client/exchange.h"
-#include "het_tf/core/client/push_builder.h"
-#include "het_tf/core/client/waiter.h"
+#include "het_tf/core/client/client.h"
+#include "het_tf/ext/gpu/cc/device_reads.h"
+#include "het_tf/ext/gpu/cc/device_rows.h"
 
 namespace het {
 
 class DeviceClient {
  public:
-  DeviceClient(CachedTables* tables, Exchange* exchange, Subscriptions* subscriptions, PushBuilder* pushes,
-               Waiter* waiter, CacheReader* reader)
-      : tables_(tables),
-        exchange_(exchange),
-        subscriptions_(subscriptions),
-        pushes_(pushes),
-        waiter_(waiter),
-        reader_(reader) {}
+  // A client has one, which ends before it.
+  explicit DeviceClient(Client* client) : to_(client->parts()) { to_.answers->set_devices(&reads_); }
+  ~DeviceClient() { to_.answers->set_devices(nullptr); }
+  DeviceClient(const DeviceClient&) = delete;
+  DeviceClient& operator=(const DeviceClient&) = delete;
 
   Status AddTable(const Schema& schema, const CacheConfig& config, DeviceLines* lines);
   // OK if the table is cached on a device. The calls below check it, too.
@@ -40,24 +33,26 @@ class DeviceClient {
   // that, or after std::bad_alloc, no update was taken. Wait reports failures of the network.
   Status Push(const DevicePush& push);
   // Frames of pushes to come are numbered from here on.
-  uint64_t next_frame() const { return pushes_->next_frame(); }
+  uint64_t next_frame() const { return to_.pushes->next_frame(); }
   // Ends a step: waits until pushes of device tables with a push bound are applied, and until kept frames
   // are within their limit. Frames from `of_step` on are of this step: it waits for them only where a row has
   // more ticks than the push bound. The step must have pushed each row at most once. After an error frames
   // are kept and will be sent.
   Status Wait(uint64_t of_step = UINT64_MAX);
-  // Call when bases or rows that reads have of the partition have become invalid.
-  void AskAnew(Session* session) { reads_.AskAnew(session); }
-  void Notified(uint32_t partition, const Reply& reply) { reads_.Notified(partition, reply); }
 
  private:
-  CachedTables* const tables_;
-  Exchange* const exchange_;
-  Subscriptions* const subscriptions_;
-  PushBuilder* const pushes_;
-  Waiter* const waiter_;
-  CacheReader* const reader_;
-  DeviceReads reads_;
+  // The frames of a push for one partition.
+  struct Frames {
+    std::vector<PushFrame> frames;
+    size_t bytes = 0;  // of the last one's rows
+  };
+
+  // Puts the updates into frames. Throws with nothing taken.
+  void Take(const DevicePush& push);
+  void Sort(const DevicePush::Part& part, const TableCache& cache, Vector<Frames>* made) const;
+
+  const Client::Parts to_;
+  ReadsUnderWay reads_;
 };
 
 }  // namespace het

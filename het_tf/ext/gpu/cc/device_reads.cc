@@ -1,4 +1,4 @@
-#include "het_tf/core/client/device_reads.h"
+#include "het_tf/ext/gpu/cc/device_reads.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,7 +7,7 @@
 
 namespace het {
 
-DeviceSink::DeviceSink(DeviceReads* all, ReadOp* op, const DeviceRead& read, bool training)
+DeviceSink::DeviceSink(ReadsUnderWay* all, ReadOp* op, const DeviceRead& read, bool training)
     : all_(all), op_(op), read_(read), training_(training) {
   all_->sinks_.push_back(this);
 }
@@ -103,11 +103,11 @@ void DeviceSink::AskAnew(Session* session) {
   }
 }
 
-void DeviceReads::AskAnew(Session* session) {
+void ReadsUnderWay::AskAnew(Session* session) {
   for (DeviceSink* sink : sinks_) sink->AskAnew(session);
 }
 
-void DeviceReads::Notified(uint32_t partition, const Reply& reply) {
+void ReadsUnderWay::Notified(uint32_t partition, const Reply& reply) {
   for (DeviceSink* sink : sinks_) sink->Notified(partition, reply);
 }
 
