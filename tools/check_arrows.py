@@ -9,7 +9,6 @@ another is an exception: a line of its own in the table. An arrow that nobody us
 has taken it out, so that the table may only shrink; `--write` adds none.
 
 het_tf/core/PORTS lists the headers of core/ that files outside of it may include: again, no more and no less.
-tools/gpu_check.sh builds files of core/ with a compiler alone, so what they include may need no library.
 """
 
 from __future__ import annotations
@@ -28,8 +27,6 @@ TABLE = Path(__file__).with_name("arrows.toml")
 PORTS = "het_tf/core/PORTS"
 SUFFIXES = {".h", ".cc", ".cu"}
 INCLUDE = re.compile(r'\s*#\s*include\s+"(het_tf/[^"]+)"')
-FOREIGN = re.compile(r"\s*#\s*include\s+<((?:nlohmann|boost|tensorflow)/[^>]+)>")
-BUILDER = "tools/gpu_check.sh"
 
 # (a file, its line, the file that it uses)
 Use = tuple[str, int, str]
@@ -119,21 +116,6 @@ def ports(root: Path, uses: list[Use]) -> Iterator[str]:
     yield from (f"{PORTS}: nobody uses {name}; take it out" for name in sorted(listed - seen))
 
 
-def foreign_includes(root: Path) -> Iterator[str]:
-    """Of all files that BUILDER's own include, however far: what needs a library."""
-    script = root / BUILDER
-    left = re.findall(r"het_tf/core/[a-z_/]+\.cc", script.read_text()) if script.exists() else []
-    seen = set()
-    while left:
-        name = left.pop()
-        seen.add(name)
-        for number, line in enumerate((root / name).read_text().splitlines(), start=1):
-            if (found := INCLUDE.match(line)) and found[1] not in seen:
-                left.append(found[1])
-            if found := FOREIGN.match(line):
-                yield f"{name}:{number}: includes {found[1]}, and {BUILDER} builds it without libraries"
-
-
 def without_unused(text: str, faults: list[str]) -> str:
     """The text of the table without the arrows that nobody uses."""
     for fault in faults:
@@ -155,7 +137,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     def faults() -> list[str]:
         table = tomllib.loads(TABLE.read_text())
         found = [fault for group in uses for fault in against(uses[group], table[group], group)]
-        return [*found, *ports(root, uses["cc"]), *foreign_includes(root)]
+        return [*found, *ports(root, uses["cc"])]
 
     found = faults()
     if options.write:

@@ -1,23 +1,22 @@
 #!/usr/bin/env bash
-# Builds the cache for the GPU of this machine and checks it: needs bash, nvcc and a C++17 compiler; no
-# TensorFlow, no CMake, no packages.
+# Builds the cache for the GPU of this machine and checks it: needs nvcc, and what `make setup` installs.
 #
 #   tools/gpu_check.sh                 build, check, measure: a few minutes
 #   tools/gpu_check.sh --build-only    stop after building; needs no GPU
 #   tools/gpu_check.sh --host          everything, with the host in the GPU's place; needs no nvcc
 #   tools/gpu_check.sh --prebuilt      build nothing: run what --build-only --arch N has made in build/gpu, here or
-#                                      on another machine; needs no nvcc
+#                                      on another machine; needs neither nvcc nor a compiler
 #
 #   --arch N       compute capability to build for, such as 90; without it that of the GPU (75 where there is none)
-#   --seconds N    of random schedules (60)
-#   --seed S       of them; without it a fresh one
+#   --schedules N  of each kind, in thousandths of what `make test-exact` plays (50)
 #   --jobs N       compilers at a time (the machine's cores)
 #
-# What is run, what matters most first: a few random schedules of device_check (every answer compared with the
-# reference's, bit for bit); benchmarks/gpu_cache, twice; schedules with fresh inputs, then with large ones,
-# then the library against itself; some under compute-sanitizer's memcheck, initcheck and synccheck (its
-# racecheck is about shared memory, which no kernel has). Results go to the folder OUT (build/gpu/results), the
-# table of them comes last. Exit status: 0 all well, 1 something is wrong, 2 it could not be tried.
+# What is run, what matters most first: random schedules of the protocol with caches on the device
+# (tests/core/protocol/schedules_test.cc: every optimizer, whose rows equal those of one process, then every
+# mode); benchmarks/gpu_cache, twice; some schedules under compute-sanitizer's memcheck, initcheck and
+# synccheck (its racecheck is about shared memory, which no kernel has). Results go to the folder OUT
+# (build/gpu/results), the table of them comes last. Exit status: 0 all well, 1 something is wrong, 2 it could
+# not be tried.
 set -u -o pipefail
 cd "$(dirname "$0")/.." || exit 2
 
@@ -27,13 +26,13 @@ die() {
   exit 2
 }
 
-host=0 build_only=0 prebuilt=0 arch="" seconds=60 seed="" jobs="$(nproc 2>/dev/null || echo 2)"
+host=0 build_only=0 prebuilt=0 arch="" schedules=50 jobs="$(nproc 2>/dev/null || echo 2)"
 while [ $# -gt 0 ]; do
   case "$1" in
     --host) host=1 ;;
     --build-only) build_only=1 ;;
     --prebuilt) prebuilt=1 ;;
-    --arch | --seconds | --seed | --jobs)
+    --arch | --schedules | --jobs)
       [ $# -ge 2 ] && [[ "$2" =~ ^[0-9]+$ ]] || die "$1 takes a number"
       printf -v "${1#--}" '%s' "$2"
       shift
@@ -46,13 +45,10 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-[ -n "$seed" ] || seed="$(date +%s)"
+[ "$schedules" -le 999 ] || die "--schedules is $schedules; give thousandths, at most 999"
 [ "$prebuilt$host$build_only" = 100 ] || [ "$prebuilt" = 0 ] || die "--prebuilt goes without --host and --build-only"
 
 # --- what there is here
-cxx="${CXX:-}"
-[ -n "$cxx" ] || cxx="$(command -v g++ || command -v c++ || command -v clang++)" || [ "$prebuilt" = 1 ] ||
-  die "there is no C++ compiler (g++, c++, clang++). Remedy: install one, or set CXX"
 nvcc="" gpu="none" sanitizer=""
 if [ "$host" = 0 ]; then
   for candidate in "${NVCC:-}" "$(command -v nvcc)" "${CUDA_HOME:-}/bin/nvcc" /usr/local/cuda/bin/nvcc; do
@@ -87,80 +83,25 @@ fi
 # --- build
 folder=build/gpu
 results="${OUT:-$folder/results}"
-mkdir -p "$folder/objects" "$results" || die "cannot make $folder and $results"
-cxx_flags=(-std=c++17 -O2 -fPIC -fvisibility=hidden -ffp-contract=off -fno-math-errno -Wall -Wextra -I.)
-architectures="sm_$arch"
-commands="$folder/commands"
-: >"$commands"
-
-# Notes the command for an object that is older than any source; prints the object's path.
-object() { # GROUP SOURCE COMMAND...
-  local out
-  out="$folder/objects/$1_$(tr '/.' '__' <<<"$2").o"
-  shift
-  local source="$1"
-  shift
-  if [ ! -e "$out" ] || [ -n "$(find het_tf tests/ext/gpu/device tests/testing/random.h benchmarks/gpu_cache tools/gpu_check.sh -newer "$out" \
-    \( -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' -o -name 'nvcc.options' -o -name 'gpu_check.sh' \) \
-    -print -quit)" ]; then
-    printf '%s\n' "$* -c $source -o $out" >>"$commands"
-  fi
-  printf '%s\n' "$out"
-}
-
-kernels=het_tf/kernels/cuda
-# Of the core, what optimizers need; it needs neither Boost nor a JSON library.
-core=(het_tf/core/row/optimizer.cc het_tf/core/row/schema.cc het_tf/core/row/initializer.cc het_tf/core/base/alloc.cc
-  het_tf/core/row/optimizers/*.cc)
-reference_objects=() check_objects=() bench_objects=() library_objects=()
-for source in "${core[@]}" tests/ext/gpu/device/reference/*.cc; do
-  reference_objects+=("$(object plain "$source" "$cxx" "${cxx_flags[@]}")")
-done
-for source in tests/ext/gpu/device/check/*.cc; do
-  check_objects+=("$(object plain "$source" "$cxx" "${cxx_flags[@]}")")
-done
-bench_objects=("$(object plain benchmarks/gpu_cache/cuda_cache.cc "$cxx" "${cxx_flags[@]}")"
-  "$folder/objects/plain_tests_ext_gpu_device_check_library_cc.o")
-if [ "$host" = 1 ]; then
-  library="$folder/libhet_cuda_host.so"
-  for source in "$kernels"/*.cu; do
-    [[ "$source" == */cuda_*.cu ]] && continue
-    library_objects+=("$(object host "$source" "$cxx" "${cxx_flags[@]}" -O3 -x c++)")
-  done
-  for source in tests/ext/gpu/device/host/*.cc; do
-    library_objects+=("$(object host "$source" "$cxx" "${cxx_flags[@]}" -O3)")
-  done
-else
-  library="$folder/libhet_cuda.so"
-  for source in "$kernels"/*.cu; do
-    library_objects+=("$(object "sm$arch" "$source" "$nvcc" -ccbin "$cxx" --options-file "$kernels/nvcc.options" \
-      -Werror all-warnings -Xcompiler -Werror "-gencode=arch=compute_$arch,code=sm_$arch" "-DHET_CUDA_ARCHITECTURES='\"$architectures\"'" -I.)")
-  done
+mkdir -p "$results" || die "cannot make $results"
+target=het_cuda
+[ "$host" = 0 ] || target=het_cuda_host
+library="$folder/lib$target.so"
+say "nvcc ${nvcc:-not used}, GPU (capability, driver, name) $gpu, compute-sanitizer ${sanitizer:-none}"
+if [ "$prebuilt" = 0 ]; then
+  say "building $library and the tests in $folder; $results/build.log has the compiler's words"
+  options=(-DHET_CUDA=OFF)
+  [ "$host" = 1 ] || options=(-DHET_CUDA=ON -DHET_CUDA_ARCH="$arch" -DHET_NVCC="$nvcc" -DHET_WERROR=ON)
+  cmake --preset release -B "$folder" -DHET_INSTALL_IN_TREE=OFF -DPython3_EXECUTABLE="$PWD/.venv/bin/python" \
+    "${options[@]}" >"$results/build.log" 2>&1 &&
+    cmake --build "$folder" -j "$jobs" --target "$target" protocol cuda_cache >>"$results/build.log" 2>&1 ||
+    die "the build failed: $results/build.log says why. Remedy: make setup"
 fi
-
-say "compiler $cxx, nvcc ${nvcc:-not used}, GPU (capability, driver, name) $gpu, compute-sanitizer ${sanitizer:-none}"
-if [ "$prebuilt" = 1 ]; then
-  for file in "$library" "$folder/libhet_device_reference.so" "$folder/device_check" "$folder/cuda_cache"; do
-    [ -e "$file" ] || die "--prebuilt: there is no $file. Remedy: --build-only --arch N first, and bring $folder along"
-  done
-else
-  say "building $(wc -l <"$commands") objects in $folder, $jobs at a time"
-  xargs -P "$jobs" -d '\n' -I{} bash -c '{}' <"$commands" || die "a compiler failed; what it said is above"
-  "$cxx" -shared -static-libstdc++ -o "$folder/libhet_device_reference.so" "${reference_objects[@]}" ||
-    die "the reference could not be linked"
-  "$cxx" -static-libstdc++ -o "$folder/device_check" "${check_objects[@]}" -ldl || die "device_check could not be linked"
-  "$cxx" -static-libstdc++ -o "$folder/cuda_cache" "${bench_objects[@]}" -ldl || die "cuda_cache could not be linked"
-  if [ "$host" = 1 ]; then
-    "$cxx" -shared -pthread -o "$library" "${library_objects[@]}" -Wl,--no-undefined \
-      -Wl,--version-script=cmake/cuda.map || die "$library could not be linked"
-  else
-    "$nvcc" -ccbin "$cxx" "-gencode=arch=compute_$arch,code=sm_$arch" -shared -cudart static "${library_objects[@]}" \
-      -o "$library" -Xcompiler -static-libstdc++ -Xlinker --no-undefined -Xlinker --version-script=cmake/cuda.map ||
-      die "$library could not be linked"
-  fi
-fi
+for file in "$library" "$folder/tests/protocol" "$folder/tests/cuda_cache"; do
+  [ -e "$file" ] || die "there is no $file. Remedy: --build-only --arch N first, and bring $folder along"
+done
 if [ "$build_only" = 1 ]; then
-  say "built $library, $folder/libhet_device_reference.so, $folder/device_check and $folder/cuda_cache; nothing was run"
+  say "built $library, protocol and cuda_cache in $folder/tests; nothing was run"
   exit 0
 fi
 
@@ -183,22 +124,18 @@ leave_out() { # NAME REASON
   outcomes+=("NOT RUN: $2")
 }
 
-reference="$folder/libhet_device_reference.so"
-check=("$folder/device_check" "$library" "$reference" --seed "$seed")
-run "a few schedules" device_check_few.log "${check[@]}" --rounds 20
+play=(env "HET_DEVICE_LIBRARY=$library")
+few="HET_TEST_SCALE=$(printf '0.%03d' "$schedules")"
+protocol=("$folder/tests/protocol" --gtest_brief=1)
+run "every optimizer" every_optimizer.log "${play[@]}" "$few" "${protocol[@]}" --gtest_filter='*/EveryOptimizerOnADevice'
 for turn in 1 2; do
-  run "measure, turn $turn" "cuda_cache_$turn.txt" "$folder/cuda_cache" "$library" --json "$results/cuda_cache_$turn.json"
+  run "measure, turn $turn" "cuda_cache_$turn.txt" "$folder/tests/cuda_cache" "$library" --json "$results/cuda_cache_$turn.json"
 done
-large=30
-[ "$host" = 0 ] || large=4
-run "random schedules" device_check.log "${check[@]}" --seconds "$seconds"
-run "large batches" device_check_large.log "${check[@]}" --rounds 3 --size "$large"
-run "equal calls, equal bytes" device_check_again.log "$folder/device_check" "$library" "$library" --seed "$seed" \
-  --rounds 20 --size 3
+run "every mode" every_mode.log "${play[@]}" "$few" "${protocol[@]}" --gtest_filter='*/EveryMode'
 for tool in memcheck initcheck synccheck; do
   if [ -n "$sanitizer" ]; then
-    run "$tool" "$tool.log" "$sanitizer" --tool "$tool" --error-exitcode 9 "${check[@]}" --rounds 4 --size 0.3 \
-      --operations 30
+    run "$tool" "$tool.log" "${play[@]}" HET_TEST_SCALE=0.005 "$sanitizer" --tool "$tool" --error-exitcode 9 \
+      "${protocol[@]}" --gtest_filter='*/EveryOptimizerOnADevice'
   elif [ "$host" = 1 ]; then
     leave_out "$tool" "compute-sanitizer is for a GPU"
   else
@@ -208,7 +145,7 @@ done
 
 # --- the table
 {
-  printf '\nGPU (capability, driver, name): %s\nseed: %s\n\n' "$gpu" "$seed"
+  printf '\nGPU (capability, driver, name): %s\n\n' "$gpu"
   for i in "${!names[@]}"; do printf '  %-26s %s\n' "${names[$i]}" "${outcomes[$i]}"; done
   printf '\n'
   cat "$results/cuda_cache_1.txt" "$results/cuda_cache_2.txt"

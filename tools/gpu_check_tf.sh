@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the Python tests of caches on a GPU on this machine's GPU: TensorFlow, Keras and het_tf together. What the
-# GPU computes by itself is checked by tools/gpu_check.sh, which needs no TensorFlow.
+# GPU computes by itself is checked by tools/gpu_check.sh.
 #
 #   tools/gpu_check_tf.sh              build for this GPU and this TensorFlow, and test: a few minutes
 #   tools/gpu_check_tf.sh --host       with the host in the GPU's place (any TensorFlow): checks this script

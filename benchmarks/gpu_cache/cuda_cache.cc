@@ -32,10 +32,10 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/gpu_cache/cuda_library.h"
 #include "benchmarks/gpu_cache/cuda_measurements.h"
 #include "benchmarks/gpu_cache/cuda_steps.h"
 #include "benchmarks/gpu_cache/cuda_table.h"
-#include "tests/ext/gpu/device/check/library.h"
 
 namespace het::bench {
 namespace {
@@ -343,7 +343,7 @@ int main(int argc, char** argv) {
     if (name == "--repeats") sizes.repeats = static_cast<int>(std::min<uint64_t>(value, 100000));
   }
   std::string error;
-  const auto library = het::device_check::Library::Open(argv[1], &error);
+  const auto library = het::bench::Library::Open(argv[1], &error);
   if (library == nullptr) {
     std::fprintf(stderr, "%s\n", error.c_str());
     return 2;

@@ -3,11 +3,10 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "het_tf/ext/gpu/cc/abi.h"
 
-namespace het::device_check {
+namespace het::bench {
 
 #define HET_DEVICE_FUNCTIONS(X) \
   X(Error)                      \
@@ -50,14 +49,7 @@ struct Library {
   HET_DEVICE_FUNCTIONS(HET_DEVICE_MEMBER)
 #undef HET_DEVICE_MEMBER
 
-  // Three streams, the first of them null. On a GPU there is a context already, and the two others belong to
-  // the process. Throws std::runtime_error if there are none.
-  std::vector<HetDevStream> Streams() const;
-  // Draws anew in which order the host executor's streams work; other libraries have nothing to draw.
-  void (*Seed)(uint64_t seed) = nullptr;
-
-  std::string path;
   HetDevInfo info = {};
 };
 
-}  // namespace het::device_check
+}  // namespace het::bench

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "benchmarks/gpu_cache/cuda_clock.h"
+#include "benchmarks/gpu_cache/cuda_library.h"
 #include "benchmarks/gpu_cache/cuda_table.h"
-#include "tests/ext/gpu/device/check/library.h"
 
 namespace het::bench {
 

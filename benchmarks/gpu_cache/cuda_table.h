@@ -8,12 +8,10 @@
 #include <random>
 #include <vector>
 
+#include "benchmarks/gpu_cache/cuda_library.h"
 #include "het_tf/core/base/hash.h"
-#include "tests/ext/gpu/device/check/library.h"
 
 namespace het::bench {
-
-using device_check::Library;
 
 [[noreturn]] inline void Die(const Library& library, const char* what) {
   std::fprintf(stderr, "cuda_cache: %s: %s\n", what, library.Error());

@@ -11,10 +11,11 @@
 namespace het::testing {
 namespace {
 
-// New tables of the reference get buckets of `rows` rows.
-void MakeBuckets(uint64_t rows) {
+// Draws anew in which order the streams of the host's library work; a GPU has nothing to draw.
+void SeedStreams(uint64_t seed) {
   void* const library = dlopen(DeviceLibrary::Get().value()->path().c_str(), RTLD_NOW);
-  reinterpret_cast<void (*)(uint64_t)>(dlsym(library, "HetDevReferenceBucket"))(rows);
+  const auto set = reinterpret_cast<void (*)(uint64_t)>(dlsym(library, "HetDevHostSeed"));
+  if (set != nullptr) set(seed);
 }
 
 }  // namespace
@@ -27,8 +28,7 @@ std::string DeviceLibraryPath() {
 // One feature for each part, a table's keys in one partition.
 struct DeviceCache::Batch {
   template <typename Parts>
-  Batch(const Parts& parts, const std::map<uint64_t, TablePtr>& by_id, bool on_device)
-      : memory{on_device, nullptr} {
+  Batch(const Parts& parts, const std::map<uint64_t, TablePtr>& by_id) {
     std::map<uint64_t, uint32_t> number;
     for (const auto& part : parts) {
       const auto [at, added] = number.try_emplace(part.table, static_cast<uint32_t>(tables.size()));
@@ -36,31 +36,28 @@ struct DeviceCache::Batch {
       features.push_back({at->second, Span<const Key>(part.keys, part.uniques), std::nullopt});
     }
   }
-  BatchCall call() const { return {tables, features, 0, memory}; }
+  BatchCall call() const { return {tables, features, 0, {}}; }
   uint32_t dim(size_t feature) const { return tables[features[feature].table]->schema->dim(); }
 
   std::vector<TablePtr> tables;
   std::vector<FeatureIds> features;
-  CallMemory memory;
 };
 
 DeviceCache::DeviceCache(Client* client, const PartitionId& store, uint64_t seed)
-    : client_(client), random_(seed), tables_(client, store) {
+    : client_(client), tables_(client, store) {
   if (!DeviceLibrary::Load(DeviceLibraryPath(), 0).ok()) std::abort();
+  SeedStreams(seed);
 }
 
 Status DeviceCache::AddTable(const Schema& schema, const CacheConfig& config) {
-  MakeBuckets(std::min<uint64_t>(config.capacity, 4));
-  const Status added = tables_.Add(schema, config);
-  MakeBuckets(DeviceTable::kBucket);
-  HET_RETURN_IF_ERROR(added);
+  HET_RETURN_IF_ERROR(tables_.Add(schema, config));
   by_id_[schema->id()] = std::make_shared<Table>();
   by_id_[schema->id()]->schema = schema;
   return tables_.ConnectWithClient(schema->id(), config);
 }
 
 Status DeviceCache::Read(CachedRead* read, uint64_t token) {
-  const Batch batch(read->parts, by_id_, random_.Chance(0.5));
+  const Batch batch(read->parts, by_id_);
   std::vector<float*> out;
   for (size_t f = 0; f < read->parts.size(); ++f) {
     CachedRead::Part& part = read->parts[f];
@@ -76,7 +73,7 @@ Status DeviceCache::Read(CachedRead* read, uint64_t token) {
 }
 
 Status DeviceCache::Write(const CachedWrite& write, uint64_t token) {
-  const Batch batch(write.parts, by_id_, random_.Chance(0.5));
+  const Batch batch(write.parts, by_id_);
   std::vector<const float*> gradients;
   for (const CachedWrite::Part& part : write.parts) gradients.push_back(part.sums);
   const std::vector<float> rates(batch.tables.size(), write.parts.empty() ? 0 : write.parts[0].learning_rate);

@@ -1,8 +1,8 @@
-// The caches of a worker whose tables are on a device: the product's driver (ext/gpu/cc) over the reference
-// device (device/reference), with a client's reads and writes (CachedRead, CachedWrite).
+// The caches of a worker whose tables are on a device: the product's driver (ext/gpu/cc) over the library
+// that HET_DEVICE_LIBRARY names, with a client's reads and writes (CachedRead, CachedWrite). That is the one
+// of a GPU, or, as without the variable, the one whose kernels run on the host.
 //
-// Buckets are small, so that few keys evict each other. A random choice puts ids, rows and gradients on the
-// host or the device.
+// Ids, rows and gradients are in host memory.
 #pragma once
 
 #include <deque>
@@ -13,11 +13,10 @@
 
 #include "het_tf/core/client/cached_rows.h"
 #include "het_tf/ext/gpu/cc/device_tables.h"
-#include "tests/testing/random.h"
 
 namespace het::testing {
 
-// The library that HET_DEVICE_LIBRARY names, or the reference.
+// The library that HET_DEVICE_LIBRARY names, or the host's.
 std::string DeviceLibraryPath();
 
 class DeviceCache {
@@ -41,7 +40,6 @@ class DeviceCache {
   void Release(uint64_t token);
 
   Client* const client_;
-  Random random_;
   DeviceTables tables_;
   std::map<uint64_t, TablePtr> by_id_;
   std::deque<uint64_t> kept_;  // tokens of kept steps, oldest first, as in StepStore

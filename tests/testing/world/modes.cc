@@ -96,6 +96,7 @@ WorldConfig RandomConfig(uint64_t seed, bool is_default) {
   if (c.stream != StreamMode::kNone) c.devices = 0;
   c.summed = c.stream != StreamMode::kNone && Lot(seed, "summed").Chance(0.4);
   c.kept = c.stream != StreamMode::kNone && Lot(seed, "kept").Chance(0.6);
+  c.many_keys = c.devices > 0 && Lot(seed, "keys").Chance(0.3);
   c.early = c.stream == StreamMode::kNone && c.devices < c.workers && Lot(seed, "early").Chance(0.5);
   if (is_default || Lot(seed, "default").Chance(0.25)) {
     SetDefault(seed, &c);

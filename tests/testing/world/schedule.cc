@@ -45,8 +45,9 @@ std::unique_ptr<TestStep> Schedule::NextStep(size_t w) {
 std::unique_ptr<TestStep> Schedule::NewStep() {
   Random& r = world_.random();
   std::vector<std::vector<Key>> keys(world_.config().tables);
+  const bool many = world_.config().many_keys;
   for (auto& of_table : keys) {
-    for (uint64_t n = r.Below(7); n > 0; --n) of_table.push_back(r.Between(-2, 9));
+    for (uint64_t n = r.Below(many ? 40 : 7); n > 0; --n) of_table.push_back(r.Between(-2, many ? 90 : 9));
   }
   return world_.NewStep(keys);
 }

@@ -37,6 +37,7 @@ struct WorldConfig {
   bool is_default = false;  // the cache is that of het_tf.Cache()
   uint32_t age = 0;         // limit on initial ticks of the store's rows
   bool early = false;       // schedules begin some lookups early
+  bool many_keys = false;   // more keys than a bucket of a device has rows
   StreamMode stream = StreamMode::kNone;
   bool summed = false;  // gradients of a stream are summed over the workers (accumulate)
   bool kept = false;    // gradients of a stream are kept, then applied (engine/kept_gradients.h)

@@ -1,7 +1,6 @@
 // Tables with a cache on a device, through the engine: tokens, gradients, errors, counters and files.
 // Exhausted memory: device_memory_test.cc; random calls: device_schedules_test.cc; several workers:
-// device_workers_test.cc. The device is the reference (device/reference/reference.h), or the library in
-// HET_DEVICE_LIBRARY.
+// device_workers_test.cc. The device is the library that HET_DEVICE_LIBRARY names, or the host's.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
