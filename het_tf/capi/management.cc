@@ -6,8 +6,8 @@
 #include <string>
 
 #include "het_tf/capi/answer.h"
+#include "het_tf/capi/string_ids.h"
 #include "het_tf/core/base/alloc.h"
-#include "het_tf/core/base/string_ids.h"
 #include "het_tf/ext/ps/client/remote_engine.h"
 #include "het_tf/ext/ps/client/remote_options.h"
 

@@ -1,4 +1,4 @@
-#include "het_tf/core/base/string_ids.h"
+#include "het_tf/capi/string_ids.h"
 
 #include <cstring>
 

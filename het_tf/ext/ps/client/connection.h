@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/core/base/byte_pool.h"
+#include "het_tf/ext/ps/byte_pool.h"
 #include "het_tf/ext/ps/client/reply_reader.h"
 #include "het_tf/ext/ps/client/stream.h"
 

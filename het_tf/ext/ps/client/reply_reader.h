@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "het_tf/core/base/byte_pool.h"
+#include "het_tf/ext/ps/byte_pool.h"
 
 struct redisReader;
 

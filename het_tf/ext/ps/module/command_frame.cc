@@ -17,9 +17,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "het_tf/core/base/byte_pool.h"
 #include "het_tf/core/base/cpu_seconds.h"
 #include "het_tf/core/wire/parts.h"
+#include "het_tf/ext/ps/byte_pool.h"
 #include "het_tf/ext/ps/module/command.h"
 #include "het_tf/ext/ps/module/limits.h"
 #include "het_tf/ext/ps/module/neighbours.h"
