@@ -1,9 +1,9 @@
-#include "het_tf/ext/placement/capi/tools/location.h"
+#include "het_tf/ext/streams/capi/tools/location.h"
 
 #include <string>
 
 #include "het_tf/core/base/answer.h"
-#include "het_tf/ext/placement/cc/location.h"
+#include "het_tf/ext/streams/cc/location.h"
 
 int HetPlaceByLocation(int64_t workers, int64_t batch, int64_t number, const uint64_t* keys, size_t width,
                        uint32_t* slots, int64_t* owners) {

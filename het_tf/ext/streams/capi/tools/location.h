@@ -1,4 +1,4 @@
-// Placing by location (ext/placement/cc/location.h) for Python without TensorFlow. Codes and HetText() as in
+// Placing by location (ext/streams/cc/location.h) for Python without TensorFlow. Codes and HetText() as in
 // management.h.
 #pragma once
 
