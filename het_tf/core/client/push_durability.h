@@ -6,7 +6,7 @@
 // connection's later answers until there are enough of them or its time is over. So:
 //   * a connection has one WAIT at a time, at most every replica_interval, for all its partitions. One after
 //     every push would cost each step a round trip of the replica; one in 0.1 s is not measurable
-//     (docs/parameter-server.md has the figures);
+//     (docs/servers.md has the figures);
 //   * it waits at most kWaitSeconds, and with too few replicas it becomes rarer, down to once a second: a
 //     hanging replica costs 2 % of the time;
 //   * it covers pushes that this very connection wrote: those applied on their first sending. After a

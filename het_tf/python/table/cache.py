@@ -75,7 +75,7 @@ class Cache:
         the least recently used row (docs/concepts.md).
       device: The place of the cache and of the lookups: "cpu" (default), host memory; "gpu",
         the memory of TensorFlow's first GPU; "auto", the GPU if possible, else a log line and the CPU
-        (docs/gpu-cache.md).
+        (docs/gpu.md).
       wire: Format of rows and updates between cache and store: "float32"; "float16", half the bytes;
         "int8", about a quarter; "int4", int8 for rows and about an eighth for updates. The rounding error
         of an update is sent with the row's next one; tables and caches always hold float32

@@ -166,7 +166,7 @@ def test_reset_ends_the_connections_though_a_graph_lives_on(server):
 
 @pytest.mark.long
 def test_the_manual_begins_with_what_works(tmp_path):
-    manual = (Path(__file__).parents[3] / "docs/parameter-server.md").read_text()
+    manual = (Path(__file__).parents[3] / "docs/servers.md").read_text()
     (command,) = re.findall(r"^valkey-server (.*)$", manual, re.MULTILINE)
     block = re.findall(r"^```python\n(.*?)^```", manual, re.MULTILINE | re.DOTALL)[0]
     port = str(redis_lib.free_port())
@@ -192,7 +192,7 @@ def test_the_manual_begins_with_what_works(tmp_path):
 
 @pytest.mark.long
 def test_the_login_of_the_manual_is_enough(tmp_path):
-    manual = (Path(__file__).parents[3] / "docs/parameter-server.md").read_text()
+    manual = (Path(__file__).parents[3] / "docs/servers.md").read_text()
     (rules,) = re.findall(
         r"^An ACL user of workers needs, on `(.*)`:\n\n```\n(.*)\n```$", manual, re.MULTILINE
     )

@@ -27,7 +27,7 @@ from het_tf.python import files
 from het_tf.python.checks import whole
 from het_tf.python.files import local_path
 
-# Settings of every server of partitions; docs/parameter-server.md gives the reason of each.
+# Settings of every server of partitions; docs/servers.md gives the reason of each.
 SETTINGS: dict[str, str] = {
     "maxmemory-policy": "noeviction",
     "proto-max-bulk-len": "4gb",

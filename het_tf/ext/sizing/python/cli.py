@@ -171,7 +171,7 @@ def _request(options: Options) -> Any:
     ),
     JSON,
     more="Shows rows and caches of each table, bytes, waits, memory, time and accuracy, by running the client"
-    " on the sampled ids. docs/het-plan.md explains each column, and its measured error.",
+    " on the sampled ids. docs/planning.md explains each column, and its measured error.",
 )
 def show_plan(options: Options) -> int:
     """Het plan show."""
