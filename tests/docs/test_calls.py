@@ -42,7 +42,7 @@ def in_message(lint, words):
         ('het_tf.init(ps=het_tf.Store("redis://HOST:PORT", durability="replicated"))', None),
         ("`het ps up --shard 2` starts them", "no option --shard"),
         ("start them (`het ps begin`)", "there is no het ps begin"),
-        ("`het ps reshard --by size`", "not one of"),
+        ("`het ps up --appendfsync never`", "not one of"),
         ("`het ps up --shards x7`", "x7"),
         ("run het ps up --shard 2 first", "no option --shard"),
         ("`het ps [up|down] --dir DIR` and het ps itself", None),

@@ -17,9 +17,9 @@ HET = Group("""\
 Forecasts the cost of a job before it runs.
 
   het plan profile --data train:samples --out stats
-      call the function samples of the module train for (dataset, layer), and read
-      the dataset once; write stats/stats.json, and stats/keys.npz, the stream of a
-      sample of the ids
+      call the function samples of the module train for (dataset, layer), and
+      read the dataset once; write stats/stats.json, and stats/keys.npz, the
+      stream of a sample of the ids
   het plan show stats --workers 8 --batch 4096 --link 10Gb --ram 64GB
       show the tables, servers and the time of a step""")
 
