@@ -197,11 +197,7 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
         "placed": [
             change(base, bound=bound, placed=field) for field in PLACED for bound in ("0", "10/10", "100/100")
         ],
-        "cache": [
-            change(base, cache=share, policy=policy)
-            for policy in ("lru", "lfu")
-            for share in shares
-        ],
+        "cache": [change(base, cache=share, policy=policy) for policy in ("lru", "lfu") for share in shares],
         "window": [
             *(
                 change(base, cache=share, window=window, optimizer=optimizer, **setting)
