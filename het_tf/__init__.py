@@ -39,6 +39,7 @@ if _TYPE_CHECKING:
         callbacks,
         checkpoint,
         initializers,
+        inputs,
         keras,
         optimizers,
         planner,
@@ -58,12 +59,12 @@ if _TYPE_CHECKING:
     from het_tf.python.table.table import Table, flush, reset, tables
 
 _MODULES = (
-    "callbacks", "checkpoint", "initializers", "keras", "optimizers", "planner", "serving",
-    "torch", "workers",
+    "callbacks", "checkpoint", "initializers", "inputs", "keras", "optimizers", "planner",
+    "serving", "torch", "workers",
 )  # fmt: skip
 # Refused where Keras' backend is another one (docs/backends.md).
 _OF_TENSORFLOW = (
-    "export", "serving",
+    "export", "inputs", "serving",
 )  # fmt: skip
 _HOMES = {
     "het_tf.ext.serving.python.export.front": ("export",),
@@ -116,6 +117,7 @@ __all__ = [  # without torch, which not every process can import
     "flush",
     "init",
     "initializers",
+    "inputs",
     "keras",
     "lookahead",
     "namespace",

@@ -14,8 +14,8 @@ from het_tf.ext.sizing.python import cost, document, show
 from het_tf.ext.sizing.python.accuracy import cost as auc_cost
 from het_tf.ext.sizing.python.cost import Machine, step_time
 from het_tf.ext.sizing.python.forecast import Request, forecast
+from het_tf.ext.sizing.python.profile import Profiler
 from het_tf.ext.sizing.python.replay import Job, Replayed, Traffic
-from het_tf.planner import Profiler
 
 SAMPLES = 40_000
 JOB = Job(workers=4, batch=128)

@@ -16,8 +16,8 @@ from het_tf.ext.sizing.python import entries as stream
 from het_tf.ext.sizing.python import profile as profile_lib
 from het_tf.ext.sizing.python.counts import Head, quantiles
 from het_tf.ext.sizing.python.entries import Entries, is_kept, unique_of
+from het_tf.ext.sizing.python.profile import Profiler
 from het_tf.ext.sizing.python.stats import Stats
-from het_tf.planner import Profiler
 
 
 def feature(name: str, dim: int = 4, padding_id: int | None = None) -> het_tf.FeatureConfig:
@@ -271,7 +271,7 @@ MEMORY = r"""
 import sys, tracemalloc
 import numpy as np
 import het_tf
-from het_tf.planner import Profiler
+from het_tf.ext.sizing.python.profile import Profiler
 
 features = {f"C{n}": het_tf.FeatureConfig(het_tf.TableConfig(f"C{n}", 4)) for n in range(int(sys.argv[1]))}
 tracemalloc.start()

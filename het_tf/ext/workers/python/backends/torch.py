@@ -102,7 +102,7 @@ class _Meeting:
 
     def __init__(self, anchors: list[Any], names: str) -> None:
         self._anchors = anchors
-        self._label = f"het_tf.gradient of tables {quoted(names)}"
+        self._label = f"the gradient of tables {quoted(names)}"
         self._begun = False
 
     def of_outputs(self, module: Any, inputs: Any, outputs: Any) -> None:
