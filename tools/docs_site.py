@@ -63,6 +63,7 @@ def public_names() -> dict[str, list[str]]:
     found = {"het_tf": [name for name in package if name not in modules() and not name.startswith("__")]}
     for module in modules():
         path = ROOT / f"het_tf/{module}.py"
+        path = path if path.exists() else path.with_suffix("") / "__init__.py"
         names = _assigned(path, "__all__")
         if not names:  # it has those of a package of het_tf.python
             source = re.search(r"^from (het_tf\.\S+) import __all__", path.read_text(), re.MULTILINE)
