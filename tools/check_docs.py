@@ -72,7 +72,7 @@ def gone(text: str, files: list[str]) -> list[str]:
 def unknown(text: str) -> list[str]:
     """Names under het_tf that are neither public nor a module."""
     public = docs_site.public_names()
-    modules = {path.stem for path in (ROOT / "het_tf").glob("*.py")}
+    modules = {path.stem for path in (ROOT / "het_tf").glob("*.py")} | set(docs_site.modules())
     return [
         f"het_tf.{first}.{second}".rstrip(".")
         for first, second in NAME.findall(text)
