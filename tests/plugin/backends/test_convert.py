@@ -22,7 +22,7 @@ def clicks():
     )
     scaled = keras.layers.Normalization(mean=[1.0, 2.0], variance=[4.0, 9.0])(numbers)
     rows = keras.layers.Embedding(IDS, 4, name="item", trainable=False)(ids)
-    parts = [rows, tower(seen), tower(seen[:, ::-1]), keras.layers.BatchNormalization()(scaled)]
+    parts = [rows, tower(seen), tower(keras.ops.flip(seen, 1)), keras.layers.BatchNormalization()(scaled)]
     x = keras.layers.Dense(5, activation="tanh")(keras.layers.Concatenate()(parts))
     return keras.Model({"ids": ids, "seen": seen, "numbers": numbers}, keras.layers.Dense(1)(x), name="m")
 
