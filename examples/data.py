@@ -112,8 +112,10 @@ def load(name: str, **options: Any) -> Splits:
       RuntimeError: Data can be neither found nor downloaded.
     """
     kind, colon, argument = name.partition(":")
-    if name in ("census", "movielens"):
-        return {"census": census, "movielens": movielens}[name](**options)
+    if name == "census":
+        return census(**options)
+    if name == "movielens":
+        return movielens(**options)
     if kind == "criteo_like":
         rows = argument.replace("_", "") if colon else "1000000"
         if not (rows.isascii() and rows.isdigit()) or int(rows) < 10:
@@ -232,8 +234,8 @@ def census(cross_buckets: int | None = None) -> Splits:
 
     columns = {**made.columns, "numeric": numeric.astype(np.float32)}
     rows = Rows(columns, (raw["income"] == ">50K").astype(np.float32))
-    parts = (rows.take(part) for part in np.split(order, [training, learning]))
-    return Splits(*parts, fields, crosses, {}, len(CENSUS_NUMERIC), "income above $50K")
+    train, valid, test = (rows.take(part) for part in np.split(order, [training, learning]))
+    return Splits(train, valid, test, fields, crosses, {}, len(CENSUS_NUMERIC), "income above $50K")
 
 
 # --- MovieLens-100k: 943 users, 1,682 films, 100,000 ratings --------------------------------------
@@ -281,8 +283,8 @@ def movielens(history: int = 0, cross_buckets: int | None = None) -> Splits:
     rows = Rows(made.columns, (rating >= 4).astype(np.float32))
     learning = len(rows) * 8 // 10
     training = learning - learning // 10
-    parts = (rows.take(part) for part in np.split(np.arange(len(rows)), [training, learning]))
-    return Splits(*parts, fields, crosses, lists, 0, "rated 4 or 5")
+    train, valid, test = (rows.take(part) for part in np.split(np.arange(len(rows)), [training, learning]))
+    return Splits(train, valid, test, fields, crosses, lists, 0, "rated 4 or 5")
 
 
 def _read_recbole(path: Path) -> Columns:
@@ -339,8 +341,8 @@ def criteo_like(rows: int = 1_000_000, seed: int = 0) -> Splits:
         "valid": (rows - 2 * tenth, tenth),
         "test": (rows - tenth, tenth),
     }
-    parts = (made.rows(count, seed, start) for start, count in starts.values())
-    return Splits(*parts, made.fields(), numeric=len(CRITEO_NUMBERS))
+    train, valid, test = (made.rows(count, seed, start) for start, count in starts.values())
+    return Splits(train, valid, test, made.fields(), numeric=len(CRITEO_NUMBERS))
 
 
 def criteo(path: str | os.PathLike[str]) -> Splits:
@@ -356,8 +358,8 @@ def criteo(path: str | os.PathLike[str]) -> Splits:
         raise FileNotFoundError(f"{file} {kind}; give the path of Criteo's train.txt, or of Parquet")
     if file.stat().st_size == 0:
         raise ValueError(f"{file} is empty; download or unpack it again")
-    parts = (CriteoFile(file, part) for part in CRITEO_PARTS)
-    return Splits(*parts, dict.fromkeys(CRITEO_FIELDS), numeric=len(CRITEO_NUMBERS))
+    train, valid, test = (CriteoFile(file, part) for part in CRITEO_PARTS)
+    return Splits(train, valid, test, dict.fromkeys(CRITEO_FIELDS), numeric=len(CRITEO_NUMBERS))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -107,10 +107,11 @@ def main(options: argparse.Namespace) -> None:
         return
     predict = tf.function(lambda batch: model(batch, training=False), reduce_retracing=True)
     for name, part in (("valid", nodes.valid), ("test", nodes.test)):
-        logits = sum(
+        draws = [
             np.concatenate([predict(batch).numpy() for batch, _ in batches(part, 512, draw)])
             for draw in range(options.draws)
-        )
+        ]
+        logits = np.sum(draws, axis=0)
         right = (logits.argmax(axis=1) == nodes.labels[part]).mean()
         print(f"{name} accuracy {right:.4f} ({len(part):,} nodes)")
 

@@ -45,7 +45,7 @@ def sasrec(rows: Any, places: Any, there: Any, dropout: float, blocks: int = 2) 
 def main(options: argparse.Namespace) -> None:
     # Data: what users liked, and the films that they had liked before. Padding is at the end of a history.
     splits = data.movielens(history=LENGTH)
-    films = splits.fields["item"]
+    films = splits.fields["item"] or 0
     train, test = (
         part.take((part.label > 0) & (part.columns["history"][:, 0] != data.PADDING))
         for part in (splits.train, splits.test)

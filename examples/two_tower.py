@@ -41,7 +41,7 @@ def main(options: argparse.Namespace) -> None:
     # Data: what users liked, with the films that they had liked before; how often each film is liked.
     splits = data.movielens(history=20)
     train, test = (part.take(part.label > 0) for part in (splits.train, splits.test))
-    films = splits.fields["item"]
+    films = splits.fields["item"] or 0
     share = np.log(np.bincount(train.columns["item"], minlength=films) / len(train) + 1e-9)
 
     def sample(inputs: dict[str, Any], _: Any) -> tuple[dict[str, Any], Any]:

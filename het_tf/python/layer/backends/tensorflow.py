@@ -148,7 +148,8 @@ def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -
         scale = tf.constant(collective.gradient_scale(), tf.float32)
     arguments = {"tickets": ticket, "learning_rates": given, "scale": scale, **call.attributes}
     if settings.accumulates():
-        done = settings.workers().accumulate(arguments)
+        workers: Any = settings.workers()  # those of a mesh, which alone accumulate
+        done = workers.accumulate(arguments)
     else:
         with tf.device(OPS_DEVICE[call.place]):
             done = native.ops.het_apply_grad(**arguments)
