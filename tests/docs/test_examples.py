@@ -244,9 +244,11 @@ def test_arguments(example: Any, capsys: pytest.CaptureFixture[str]) -> None:
         ("--cross-rank", "1"): "unrecognized arguments: --cross-rank 1",
     }.items():
         with pytest.raises(SystemExit):
-            training.ranking_parser("").parse_args(arguments)
+            training.ranking_parser("An example.").parse_args(arguments)
         assert message in capsys.readouterr().err
-    given = training.ranking_parser("").parse_args(["--staleness", "unbounded", "--cache-rows", "none"])
+    given = training.ranking_parser("An example.").parse_args(
+        ["--staleness", "unbounded", "--cache-rows", "none"]
+    )
     assert given.staleness is None and given.cache_rows is None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import signal
@@ -201,15 +200,9 @@ def metrics(workers, place):
     het_tf.workers.distribute(model).get_layer("metrics").trainable = False
     model.compile(keras.optimizers.SGD(0.0), loss, metrics=[auc])
     ids_, x_, y_ = part(2, workers.rank)
-    trace = het_tf.callbacks.StepTrace(place / "trace.json", first=3, steps=3)
     log = model.fit(
-        [ids_, x_], y_, batch_size=BATCH, verbose=0, validation_data=([ids[mine], x[mine]], y[mine]),
-        callbacks=[trace],
-    ).history  # fmt: skip
-    assert all(0 < one["workers"] < one["step"] and one["lookup"] > 0 for one in trace.steps_traced)
-    events = json.loads((place / f"trace-rank-{workers.rank}.json").read_text())["traceEvents"]
-    of_workers = [one["name"] for one in events if one.get("cat") == "workers"]
-    assert len(of_workers) >= 3 and all("het_tf." in one for one in of_workers), of_workers
+        [ids_, x_], y_, batch_size=BATCH, verbose=0, validation_data=([ids[mine], x[mine]], y[mine])
+    ).history
     same(workers, "history", [log[name] for name in ("loss", "auc", "val_loss", "val_auc")])
     model.evaluate([ids[:220], x[:220]], y[:220], batch_size=20, verbose=0)
     assert abs(log["val_auc"][0] - float(model.get_metrics_result()["auc"])) < 1e-6

@@ -82,8 +82,6 @@ def test_names_that_need_tensorflow(name):
 def test_arguments_that_need_tensorflow(tmp_path):
     with pytest.raises(ImportError, match="log_dir of TableStats needs TensorFlow"):
         het_tf.callbacks.TableStats(tmp_path)
-    with pytest.raises(ImportError, match=r"het_tf\.callbacks\.StepTrace needs TensorFlow"):
-        het_tf.callbacks.StepTrace  # noqa: B018
     with pytest.raises(RuntimeError, match=r"give Cache\(device='cpu'\)"):
         layer(cache=het_tf.Cache(device="gpu"))
 

@@ -302,7 +302,7 @@ def test_a_store_without_the_module_is_refused(run: Launches) -> None:
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=run.folder)
     try:
         until(path.exists, "the socket")
-        assert "has not loaded the module het" in run("--rdzv", f"unix://{path}", "true").end(1).err
+        assert "has not loaded the het module" in run("--rdzv", f"unix://{path}", "true").end(1).err
     finally:
         server.kill()
         server.wait()
