@@ -2,7 +2,7 @@
 
 import functools
 import json
-from typing import Any
+from typing import Any, cast
 
 from het_tf.python.backend import keras
 from het_tf.python.layer import inputs, strategies
@@ -148,8 +148,7 @@ def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -
         scale = tf.constant(collective.gradient_scale(), tf.float32)
     arguments = {"tickets": ticket, "learning_rates": given, "scale": scale, **call.attributes}
     if settings.accumulates():
-        workers: Any = settings.workers()  # those of a mesh, which alone accumulate
-        done = workers.accumulate(arguments)
+        done = cast(Any, settings.workers()).accumulate(arguments)  # a mesh's, which alone accumulate
     else:
         with tf.device(OPS_DEVICE[call.place]):
             done = native.ops.het_apply_grad(**arguments)
