@@ -2,7 +2,7 @@
 
 import functools
 import json
-from typing import Any, cast
+from typing import Any
 
 from het_tf.python.backend import keras
 from het_tf.python.layer import inputs, strategies
@@ -148,7 +148,7 @@ def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -
         scale = tf.constant(collective.gradient_scale(), tf.float32)
     arguments = {"tickets": ticket, "learning_rates": given, "scale": scale, **call.attributes}
     if settings.accumulates():
-        done = cast(Any, settings.workers()).accumulate(arguments)  # a mesh's, which alone accumulate
+        done = settings.workers().accumulate(arguments)  # type: ignore[attr-defined] # of a mesh
     else:
         with tf.device(OPS_DEVICE[call.place]):
             done = native.ops.het_apply_grad(**arguments)
