@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -27,7 +28,7 @@ from gpu_checks_lib import (
 
 import het_tf
 from het_tf.python.layer.backends.tensorflow import OPS_DEVICE
-from het_tf.python.session import native
+from het_tf.python.session import native, settings
 
 CHECKS = {}
 
@@ -165,12 +166,9 @@ def several_features_and_tables():
 @check
 def updates_are_held_back_by_the_age_of_their_row():
     cache = {"staleness": 30, "checks": "asked"}
-    layers = {
-        place: embedding(place, optimizer=het_tf.optimizers.RowWiseAdagrad(0.1, decay_steps=1), cache=cache)
-        for place in PLACES
-    }
-    for layer in layers.values():
-        layer._het_state.cache.workers = 4  # before the first lookup makes the table
+    optimizer = het_tf.optimizers.RowWiseAdagrad(0.1, decay_steps=1)
+    with mock.patch.object(type(settings.workers()), "size", 4):  # of which bounds are made
+        layers = {place: embedding(place, optimizer=optimizer, cache=cache) for place in PLACES}
     for step in range(600):
         ids = tf.constant([7, 8 + step % 40], tf.int64)  # one is in every step, others in every 40th
         for layer in layers.values():

@@ -37,7 +37,7 @@ class Played(Workers):
 
     def mean(self, gradients, label):
         self.reduced += [f"{label}.{number}" for number in range(len(gradients))]
-        return gradients
+        return tf.nest.map_structure(tf.identity, gradients)  # ops, as an exchange is one
 
     def sum(self, value, label):
         self.reduced.append(label)

@@ -153,7 +153,6 @@ BAD_CACHES = [
     (dict(rows={"item": None}), r"cache.rows is \{'item': None\}; give a dict"),
     (dict(rows={1: 5}), r"cache.rows is \{1: 5\}; give a dict from the name"),
     (dict(rows={"item": 5, "user": -1}), r"table 'user': cache.rows is -1; it must be an integer from 0"),
-    (dict(rows={"item": 5}, dims=4), r"cache.dims is 4; give a dict from the name of each table"),
     (dict(rows={"item": 5}, bytes=9), r"table 'item': cache.bytes is 9, and cache.rows is 5"),
     (
         dict(wire="fp16"),

@@ -52,7 +52,6 @@ _COMMANDS = {
     "plan profile": ("plan", "profile", "--data", "a:b", "--out", "{}"),
     "ps": ("ps", "up", "--dir", "{}"),
     "serve": ("serve", "follow", "{}"),
-    "publish": ("publish", "portable", "{}", "--from", "x", "--to", "y"),
 }
 
 

@@ -209,7 +209,8 @@ def _look_at_all(address: Address, layout: Layout | None, node: Callable[[Place]
         if not layout and servers[place].info:
             break
     if not layout and not any(server.info for server in servers.values()):
-        raise ServerError("no server answers: " + "; ".join(f"{s.place}: {s.why}" for s in servers.values()))
+        told = (s.why if str(s.place) in s.why else f"{s.place}: {s.why}" for s in servers.values())
+        raise ServerError("no server answers: " + "; ".join(told))
     for known in list(servers.values()):
         for place in _others(known):
             ask(place)

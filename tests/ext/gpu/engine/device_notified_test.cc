@@ -9,6 +9,7 @@
 #include "het_tf/core/store/local_store.h"
 #include "het_tf/core/store/local_transport.h"
 #include "tests/testing/device/device_engine.h"
+#include "tests/testing/random.h"
 
 namespace het::testing {
 namespace {

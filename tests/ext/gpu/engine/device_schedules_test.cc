@@ -10,6 +10,7 @@
 
 #include "tests/ext/gpu/device/host/streams.h"
 #include "tests/testing/device/device_engine.h"
+#include "tests/testing/random.h"
 
 namespace het::testing {
 namespace {
