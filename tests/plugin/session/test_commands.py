@@ -19,7 +19,9 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def start(code: str, **streams: int) -> subprocess.Popen[str]:
-    environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+    # Unbuffered, argparse itself drops the error of a help text that nobody reads.
+    own = ("TF_CPP_MIN_LOG_LEVEL", "PYTHONUNBUFFERED")
+    environment = {name: value for name, value in os.environ.items() if name not in own}
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code)],
         env={**environment, "PYTHONPATH": f"{ROOT}:{ROOT}/tests/lib"}, text=True, **streams,
