@@ -94,7 +94,7 @@ def layer(name, table=None):
 
 def calls_twice(name):
     rows = layer(name)
-    inputs = {key: tf.keras.Input((), dtype="int64", name=key) for key in ("id", "small")}
+    inputs = {key: tf.keras.Input((), dtype="int64", name=f"{key}_of_{name}") for key in ("id", "small")}
     return tf.keras.Model(inputs, rows(inputs["id"]) + rows(inputs["small"]))
 
 

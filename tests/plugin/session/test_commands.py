@@ -18,10 +18,9 @@ from het_tf.python import cli, show
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def start(code: str, **streams: int) -> subprocess.Popen[str]:
-    # Unbuffered, argparse itself drops the error of a help text that nobody reads.
-    own = ("TF_CPP_MIN_LOG_LEVEL", "PYTHONUNBUFFERED")
-    environment = {name: value for name, value in os.environ.items() if name not in own}
+def start(code: str, buffered: bool = False, **streams: int) -> subprocess.Popen[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+    environment["PYTHONUNBUFFERED"] = "" if buffered else "1"
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code)],
         env={**environment, "PYTHONPATH": f"{ROOT}:{ROOT}/tests/lib"}, text=True, **streams,
@@ -126,7 +125,8 @@ def test_nobody_reads_on(kind: str, stream: str) -> None:
 def test_a_command_whose_reader_has_gone() -> None:
     """The whole path of a command."""
     code = "import sys; from het_tf.python.cli import main; sys.exit(main('ps up --help'.split()))"
-    process = start(code, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    # Unbuffered, argparse itself drops the error of a help text that nobody reads.
+    process = start(code, buffered=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.close()
     assert process.stderr is not None

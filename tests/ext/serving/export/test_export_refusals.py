@@ -41,7 +41,9 @@ def test_bad_arguments(format, options, message):
 def test_what_is_no_format_or_no_path(tmp_path):
     model = lib.one_table()
     for format in ("native", het_tf.serving.Native, None):
-        with pytest.raises(TypeError, match=r"format is .*; give het_tf\.serving\.Portable\(\) or Native\(\)"):
+        with pytest.raises(
+            TypeError, match=r"format is .*; give het_tf\.serving\.Portable\(\) or Native\(\)"
+        ):
             het_tf.export(model, tmp_path / "1", format)
     with pytest.raises(TypeError, match="path is None; give a path"):
         het_tf.export(model, None)
