@@ -120,7 +120,7 @@ def merged(workers, place):
     """Metrics of all ranks are those of one process with all samples; afterwards each rank has its own."""
     del place
     rng = np.random.default_rng(5)
-    labels, scores = rng.integers(0, 2, 120), rng.random(120)
+    labels, scores = rng.integers(0, 2, (120, 1)), rng.random((120, 1))
 
     def metrics(part):
         found = [keras.metrics.AUC(), keras.metrics.MeanSquaredError()]

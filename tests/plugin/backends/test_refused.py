@@ -70,7 +70,7 @@ def test_the_remedy_for_ids_works_on_this_backend(bad):
 
 
 @elsewhere
-@pytest.mark.parametrize("name", ["export", "models", "serving"])
+@pytest.mark.parametrize("name", ["export", "inputs", "serving"])
 def test_names_that_need_tensorflow(name):
     with pytest.raises(
         ImportError, match=rf"het_tf\.{name} needs TensorFlow, and Keras' backend is '{BACKEND}'"

@@ -181,7 +181,7 @@ def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -
       bulk_synchronous: Of several workers, whether the next read of any must see this update.
     """
     numbers = [_number(one) for one in rates]
-    ticket = ticket.to("cpu", torch.float32).contiguous()
+    ticket = keras.ops.convert_to_tensor(ticket).to("cpu", torch.float32).contiguous()
     engine.call_of(call.specs).apply(ticket.data_ptr(), numbers, bulk_synchronous)
 
 
