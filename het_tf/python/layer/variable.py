@@ -94,7 +94,7 @@ class TableVariable(keras.Variable):
                 "het_tf.apply(gradients_and_variables); het_tf.Table(name).assign(ids, rows) sets rows"
             )
         optimizer = applying[0]
-        value = _unscaled(value, applying)
+        value = _unscaled(value, optimizer)
         unreached.warn_of_options(optimizer, self)
         if optimizer.use_ema:
             _keep_average(optimizer, self)
@@ -239,12 +239,8 @@ def _applying_optimizers() -> list[Any]:
     return [one for one in callers.of("apply") if isinstance(one, keras.optimizers.Optimizer)]
 
 
-def _unscaled(value: Any, applying: list[Any]) -> Any:
+def _unscaled(value: Any, optimizer: Any) -> Any:
     """Returns a gradient as the loss has it: Keras scales one of this kind, and does not divide it again."""
-    optimizer = applying[0]
-    for one in applying[1:]:
-        if isinstance(one, keras.optimizers.LossScaleOptimizer):
-            value = keras.ops.divide(value, one.dynamic_scale)
     divisor = (optimizer.loss_scale_factor or 1) * (optimizer.gradient_accumulation_steps or 1)
     # Keras divides others later, and accumulates those of this kind by a maximum.
     return value if divisor == 1 else value / divisor
@@ -256,3 +252,12 @@ def _keep_average(optimizer: Any, variable: TableVariable) -> None:
     index = optimizer._get_variable_index(variable)
     if averages[index] is None:
         ops.keep_average(optimizer, index, (SLOTS, 2))
+
+
+def _is_overwritten(self: Any, variable: Any) -> Any:
+    """Of LossScaleOptimizer: it divides the gradients of tables by its scale, as it does all others."""
+    return not isinstance(variable, TableVariable) and getattr(variable, "overwrite_with_gradient", False)
+
+
+# On JAX only the optimizer itself knows the scale of a step.
+keras.optimizers.LossScaleOptimizer._overwrite_variable_with_gradient = _is_overwritten
