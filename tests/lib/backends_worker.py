@@ -194,6 +194,8 @@ def publish(folder: Path, server: str) -> None:
 def serve(folder: Path) -> None:
     import tensorflow as tf
 
+    import het_tf.serving  # registers the ops
+
     for other in ("torch", "jax"):
         found = np.load(folder / f"served-{other}.npz")
         served = tf.saved_model.load(str(folder / f"served-{other}")).signatures["serving_default"]
