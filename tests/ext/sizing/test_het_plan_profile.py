@@ -59,7 +59,7 @@ def module(fresh, tmp_path, monkeypatch):
 def test_a_function_of_a_module(module, tmp_path):
     het_plan("profile", "--data", f"{module}:labelled", "--out", "out")
     stats = Stats.load("out")
-    assert [(one.name, one.table, one.ids_per_sample) for one in stats.features] == [
+    assert [tuple(one.values()) for one in stats.features] == [
         ("item", "item", 1), ("history", "item", 1), ("user", "user", 0.8),
     ]  # fmt: skip
     assert [(one.dim, one.uses, one.rows) for one in stats.tables] == [(4, 10, 5), (8, 4, 3)]
@@ -85,7 +85,7 @@ def test_inputs_say_where_the_ids_are(module):
 
     stats = het_tf.planner.profile(dataset, layer, inputs, "out")
     assert stats.tables == of_command.tables
-    assert [one.ids_per_sample for one in stats.features] == [1, 2, 1]
+    assert [one["ids_per_sample"] for one in stats.features] == [1, 2, 1]
 
 
 @pytest.mark.parametrize(

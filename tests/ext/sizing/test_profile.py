@@ -69,11 +69,11 @@ def test_small_streams_are_counted_exactly(tmp_path):
     counts = collections.Counter(one for _, one in uses)
     user, item = stats.tables
     assert (stats.samples, stats.source) == (SAMPLES, "test")
-    assert [(one.name, one.table) for one in stats.features] == [
+    assert [(one["name"], one["table"]) for one in stats.features] == [
         ("user", "user"), ("item", "item"), ("history", "item"),
     ]  # fmt: skip
-    assert stats.features[1].ids_per_sample == np.mean(np.sum(ITEMS != -1, axis=1))
-    assert stats.features[2].ids_per_sample == LENGTHS.mean()
+    assert stats.features[1]["ids_per_sample"] == np.mean(np.sum(ITEMS != -1, axis=1))
+    assert stats.features[2]["ids_per_sample"] == LENGTHS.mean()
     assert (user.name, user.dim, user.uses, user.rows) == ("user", 8, SAMPLES, len(set(USERS)))
     assert (item.uses, item.rows, item.rows_exact) == (len(uses), len(counts), True)
     assert (item.ratio, item.until) == (1, SAMPLES)

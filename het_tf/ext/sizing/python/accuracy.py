@@ -17,9 +17,6 @@ _STALENESS = 30  # the default's
 def bound_of(cache: Mapping[str, Any]) -> str:
     """Returns the key in accuracy.json for the bounds of these arguments of `het_tf.Cache`."""
     staleness = cache.get("staleness", _STALENESS)
-    if "pull_bound" in cache or "push_bound" in cache:
-        pull, push = (cache.get(name, staleness) for name in ("pull_bound", "push_bound"))
-        return "0" if pull == push == 0 else f"{pull}/{push}"
     return "0" if staleness in (0, "synchronous") else "unbounded" if staleness is None else str(staleness)
 
 

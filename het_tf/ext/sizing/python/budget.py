@@ -9,53 +9,25 @@ by a replay. For example, with rows of 100 bytes and a budget of 30,000 bytes:
 """
 
 import itertools
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-import numpy as np
+from typing import NamedTuple
 
 Points = Sequence[tuple[int, float]]
 
 
-@dataclass(frozen=True)
-class Curve:
+class Curve(NamedTuple):
     """The cost of a step by the rows that a table's cache may hold.
 
     Attributes:
-      name: Name of the table.
+      name: Name of the table; each has one curve.
       row_bytes: Memory of a cached row, in bytes.
-      points: (rows, cost of a step), rows ascending, at least one. Costs are seconds or bytes, the same unit
-        in all curves that share a budget; they need not be convex.
-
-    Raises:
-      ValueError: row_bytes is below 1, or the points are empty, do not ascend, or are not finite.
+      points: (rows, cost of a step), rows ascending from 0. Costs are seconds or bytes, the same unit in all
+        curves that share a budget; they need not be convex.
     """
 
     name: str
     row_bytes: int
-    points: tuple[tuple[int, float], ...]
-
-    def __post_init__(self) -> None:
-        if self.row_bytes < 1:
-            raise ValueError(f"row_bytes of table '{self.name}' is {self.row_bytes}; give 1 or more")
-        rows = [point[0] for point in self.points]
-        if not rows or rows[0] < 0 or any(a >= b for a, b in itertools.pairwise(rows)):
-            raise ValueError(f"points of table '{self.name}' are of {rows} rows; give ascending sizes")
-        for size, cost in self.points:
-            if not math.isfinite(cost):
-                raise ValueError(f"table '{self.name}' costs {cost} with {size} rows; give a finite number")
-
-    @property
-    def least(self) -> int:
-        """Bytes of the smallest cache."""
-        return self.points[0][0] * self.row_bytes
-
-    def cost(self, rows: float) -> float:
-        """Returns the cost of a step with a cache of `rows`, linear between the points."""
-        return float(
-            np.interp(rows, [point[0] for point in self.points], [point[1] for point in self.points])
-        )
+    points: Points
 
 
 def split_budget(curves: Sequence[Curve], budget: int) -> dict[str, int]:
@@ -71,21 +43,19 @@ def split_budget(curves: Sequence[Curve], budget: int) -> dict[str, int]:
 
     Returns:
       Rows of each table; their bytes are at most the budget.
-
-    Raises:
-      ValueError: The budget is below the smallest caches, or two curves have one name.
     """
-    names = [curve.name for curve in curves]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"table '{name}' has {names.count(name)} curves; give one a table")
-    least = sum(curve.least for curve in curves)
-    if budget < least:
-        raise ValueError(
-            f"the budget is {budget:,} bytes, {least - budget:,} less than the smallest caches of "
-            f"{len(curves)} tables; give {least:,}, or curves that begin with fewer rows"
-        )
-    return _greedy(curves, budget)
+    rows = dict.fromkeys((curve.name for curve in curves), 0)
+    pieces = []
+    for curve in curves:
+        hull = itertools.pairwise(_hull(curve.points))
+        pieces += [(_saved(a, b) / curve.row_bytes, curve, b[0] - a[0]) for a, b in hull]
+    for _, curve, more in sorted(pieces, key=lambda piece: -piece[0]):
+        taken = min(more, budget // curve.row_bytes)
+        rows[curve.name] += taken
+        budget -= taken * curve.row_bytes
+        if taken < more:
+            break
+    return rows
 
 
 def _hull(points: Points) -> list[tuple[int, float]]:
@@ -101,19 +71,3 @@ def _hull(points: Points) -> list[tuple[int, float]]:
 def _saved(a: tuple[int, float], b: tuple[int, float]) -> float:
     """Saving per row between two points."""
     return (a[1] - b[1]) / (b[0] - a[0])
-
-
-def _greedy(curves: Sequence[Curve], budget: int) -> dict[str, int]:
-    rows = {curve.name: curve.points[0][0] for curve in curves}
-    left = budget - sum(curve.least for curve in curves)
-    pieces = []
-    for curve in curves:
-        hull = _hull(curve.points)
-        pieces += [(_saved(a, b) / curve.row_bytes, curve, b[0] - a[0]) for a, b in itertools.pairwise(hull)]
-    for _, curve, more in sorted(pieces, key=lambda piece: -piece[0]):
-        taken = min(more, left // curve.row_bytes)
-        rows[curve.name] += taken
-        left -= taken * curve.row_bytes
-        if taken < more:
-            break
-    return rows

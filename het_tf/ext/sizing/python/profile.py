@@ -11,15 +11,7 @@ import numpy.typing as npt
 
 from het_tf.ext.sizing.python import counts, entries
 from het_tf.ext.sizing.python.counts import Int64Array
-from het_tf.ext.sizing.python.stats import (
-    KEYS,
-    STATS,
-    FeatureStats,
-    Stats,
-    TableStats,
-    sha256_of,
-    write_keys,
-)
+from het_tf.ext.sizing.python.stats import KEYS, STATS, Stats, TableStats, sha256_of, write_keys
 from het_tf.python.checks import whole_or_none
 from het_tf.python.files import local_path
 
@@ -163,7 +155,7 @@ class Profiler:
 
         write_keys(place / KEYS, arrays())
         features = [
-            FeatureStats(name, of.table.name, self._uses[name] / self.samples)
+            {"name": name, "table": of.table.name, "ids_per_sample": self._uses[name] / self.samples}
             for name, of in self.features.items()
         ]
         stats = Stats(self.samples, self.source, features, tables, place, sha256_of(place / KEYS))

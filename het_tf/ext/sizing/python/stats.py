@@ -26,15 +26,6 @@ _AGAIN = "make it again with het plan profile"
 
 
 @dataclasses.dataclass(frozen=True)
-class FeatureStats:
-    """A feature, its table, and its mean number of ids a sample, without padding."""
-
-    name: str
-    table: str
-    ids_per_sample: float
-
-
-@dataclasses.dataclass(frozen=True)
 class TableStats:
     """A table."""
 
@@ -52,11 +43,14 @@ class TableStats:
 
 @dataclasses.dataclass(frozen=True)
 class Stats:
-    """A profile: number of samples, source, tables, directory, and the SHA-256 of its keys.npz."""
+    """A profile: number of samples, source, features, tables, directory, and the SHA-256 of its keys.npz.
+
+    Each feature has "name", "table" and "ids_per_sample", the mean number of its ids without padding.
+    """
 
     samples: int
     source: str
-    features: list[FeatureStats]
+    features: list[dict[str, Any]]
     tables: list[TableStats]
     directory: Path
     sha256: str
@@ -78,10 +72,8 @@ class Stats:
             found = parse_json(read_bytes(place / STATS, _MOST))
             if found["format"] == FORMAT and (version := found["version"]) == VERSION:
                 tables = [TableStats(**table) for table in found["tables"]]
-                features = [FeatureStats(**feature) for feature in found["features"]]
-                stats = cls(
-                    int(found["samples"]), found["source"], features, tables, place, found["keys"]["sha256"]
-                )
+                features, sha256 = found["features"], found["keys"]["sha256"]
+                stats = cls(int(found["samples"]), found["source"], features, tables, place, sha256)
         except (ValueError, TypeError, KeyError) as error:
             raise ValueError(f"{place / STATS} is damaged ({error!r}); {_AGAIN}") from None
         if found["format"] != FORMAT or version != VERSION:
@@ -122,7 +114,7 @@ class Stats:
         """Writes stats.json; keys.npz must exist. OSError: it cannot."""
         document = {
             "format": FORMAT, "version": VERSION, "samples": self.samples, "source": self.source,
-            "features": [vars(feature) for feature in self.features],
+            "features": self.features,
             "tables": [vars(table) for table in self.tables],
             "keys": {"file": KEYS, "sha256": self.sha256},
         }  # fmt: skip
