@@ -59,26 +59,46 @@ def gather(value: Any, label: str) -> list[Any]:
     return settings.workers().gather_objects(value, f"het_tf.{label}")
 
 
+# An error of another rank is raised here as its own type if it is one of these, else as a base of it.
+_KNOWN: dict[str, type[Exception]] = {
+    cls.__name__: cls
+    for cls in (
+        FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError,
+        ConnectionError, TimeoutError, OSError, ValueError, TypeError, LookupError, MemoryError,
+        NotImplementedError, RuntimeError,
+    )
+}  # fmt: skip
+
+
 @contextlib.contextmanager
-def together(label: str, what: str, kind: type[Exception] = RuntimeError) -> Iterator[None]:
-    """Waits at the end until all ranks are there; raises an error of one rank on all.
+def together(label: str, what: str) -> Iterator[list[Any]]:
+    """Waits at the end until all ranks are there; raises an error of one rank on all. Every rank must enter.
+
+    Yields a list for what this rank tells, which must pickle. At the end it has what all ranks told, in their
+    order.
 
     Args:
       label: Label of the collective.
       what: The action, for the message: "rank 1 could not <what>: ...".
-      kind: Exception type for the error of another rank.
+
+    Raises:
+      The error inside, or else an error of the same type as another rank's, with its number and text.
     """
-    failed: Exception | None = None
+    told: list[Any] = []
+    failed: BaseException | None = None
     try:
-        yield
-    except Exception as error:  # tell the others first: they wait for this rank
+        yield told
+    except BaseException as error:  # tell the others first: they wait for this rank
         failed = error
-    of_ranks = gather("" if failed is None else str(failed) or type(failed).__name__, label)
+    kinds = [] if failed is None else [cls.__name__ for cls in type(failed).__mro__]
+    of_ranks = gather((told, kinds, str(failed)), label)
     if failed is not None:
         raise failed
-    for rank, text in enumerate(of_ranks):
-        if text:
-            raise kind(f"rank {rank} could not {what}: {text}")
+    for rank, (_, kinds, text) in enumerate(of_ranks):
+        if kinds:
+            known = next((_KNOWN[one] for one in kinds if one in _KNOWN), RuntimeError)
+            raise known(f"rank {rank} could not {what}: {text or kinds[0]}")
+    told[:] = [one for of_rank, *_ in of_ranks for one in of_rank]
 
 
 def sum_over_ranks(values: Any, label: str) -> Any:

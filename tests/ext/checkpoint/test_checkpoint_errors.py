@@ -152,8 +152,8 @@ def test_rank_failing_at_commit_tells_others(tmp_path, monkeypatch):
     two = Played()
 
     def others(value):
-        said.append(value[1])
-        return [(value[0], None)]
+        said.append(value[2])
+        return [(value[0], [], "")]
 
     two.others = others
 
@@ -164,7 +164,7 @@ def test_rank_failing_at_commit_tells_others(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "store_info", gone)
     with pytest.raises(ConnectionError, match="is gone"):
         checkpoint.restore(path)
-    assert said[-1] is not None and "is gone" in said[-1][1]
+    assert "is gone" in said[-1]
 
 
 @pytest.mark.long

@@ -90,10 +90,10 @@ def test_alone_nothing_is_exchanged():
 
 
 def test_results_of_all_ranks_and_of_the_first(play):
-    hvd = play(lambda value: (value[0] * 10 if value[0] else 7, None))
+    hvd = play(lambda value: ([one * 10 for one in value[0]], [], ""))
     ranks = Ranks()
     assert ranks.together("x", lambda: 3) == [3, 30] and ranks.first("x", lambda: 4) == 4
-    play(lambda value: ("of rank 0", None), me=1)
+    play(lambda value: (["of rank 0"], [], ""), me=1)
     ranks = Ranks()
 
     def never():
@@ -105,7 +105,7 @@ def test_results_of_all_ranks_and_of_the_first(play):
 
 
 def test_an_error_of_one_rank_is_one_of_all(play):
-    hvd = play(lambda value: (None, None))
+    hvd = play(lambda value: ([None], [], ""))
     with pytest.raises(ZeroDivisionError):
         Ranks().together("divide", lambda: 1 // 0)
     assert len(hvd.gathered) == 1, "the other rank was told"
@@ -121,14 +121,14 @@ def test_an_error_of_one_rank_is_one_of_all(play):
         (FileNotFoundError("no file"), FileNotFoundError),
         (KeyboardInterrupt("key"), RuntimeError),
     ]:
-        said = ([cls.__name__ for cls in type(error).__mro__], str(error))
-        play(lambda value, said=said: (None, said))
+        kinds = [cls.__name__ for cls in type(error).__mro__]
+        play(lambda value, said=([], kinds, str(error)): said)
         with pytest.raises(expected, match=f"rank 1 could not write: {error}"):
             Ranks().together("write", lambda: 3)
 
 
 def test_ranks_that_were_called_differently_are_told(play):
-    play(lambda value: ({"step": 2}, None))
+    play(lambda value: ([{"step": 2}], [], ""))
     with pytest.raises(
         ValueError, match=r"different arguments: rank 0: \{'step': 1\}, rank 1: \{'step': 2\}"
     ):

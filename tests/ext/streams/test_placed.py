@@ -126,11 +126,11 @@ def test_ranks_that_are_called_differently_are_told_at_once(played):
         ("workers", 4, "workers is 2 on rank 0, 4 on"), ("rule", 2, "rule is 1 on rank 0, 2 on rank 1"),
         ("type", "int32", "type is 'int64' on rank 0, 'int32' on rank 1"),
     ):  # fmt: skip
-        played.others = lambda mine, change={name: other}: [mine and {**mine, **change}]
+        played.others = lambda mine, change={name: other}: [([{**mine[0][0], **change}], [], "")]
         with pytest.raises(RuntimeError, match=values):
             het_tf.workers.shard_placed(dataset(), by="id", batch=BATCH)
-    played.others = lambda mine: [mine or "by is 'x'"]
-    with pytest.raises(RuntimeError, match="rank 1 could not place its samples: by is 'x'"):
+    played.others = lambda mine: [([], ["ValueError"], "by is 'x'")]
+    with pytest.raises(ValueError, match="rank 1 could not place its samples: by is 'x'"):
         het_tf.workers.shard_placed(dataset(), by="id", batch=BATCH)
 
 

@@ -170,7 +170,7 @@ def test_ranks_that_look_up_or_read_others_are_told(played):
     """Catches a comparison by field and batch only: ranks whose layers have other tables place differently.
     And a fingerprint that does not cover all ids of a sample.
     """
-    played.others = lambda mine: [mine and {**mine, "type": "x"}]
+    played.others = lambda mine: [([{**mine[0][0], "type": "x"}], [], "")]
     with pytest.raises(RuntimeError, match="type is '3 features of 2 tables' on rank 0, 'x' on"):
         shard()
     played.others = lambda mine: [mine]

@@ -12,16 +12,6 @@ from het_tf.python.session.workers import Workers
 
 T = TypeVar("T")
 
-# An error of another rank is raised here as its own type if it is one of these, else as a base of it.
-_KNOWN: dict[str, type[Exception]] = {
-    cls.__name__: cls
-    for cls in (
-        FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError,
-        ConnectionError, TimeoutError, OSError, ValueError, TypeError, LookupError, MemoryError,
-        NotImplementedError, RuntimeError,
-    )
-}  # fmt: skip
-
 
 class Ranks:
     """The ranks that take part.
@@ -49,27 +39,13 @@ class Ranks:
           The results of all ranks in their order.
 
         Raises:
-          The error of `action` here, or else an error of the same type as another rank's, with its number and
-          text.
+          As `collective.together`.
         """
         if self.size == 1:
             return [action()]
-        result: Any = None
-        mine: BaseException | None = None
-        try:
-            result = action()
-        except BaseException as error:  # tell the others first: they wait for this rank
-            mine = error
-        said = None if mine is None else ([cls.__name__ for cls in type(mine).__mro__], str(mine))
-        of_ranks = collective.gather((result, said), "checkpoint")
-        if mine is not None:
-            raise mine
-        for number, (_, failed) in enumerate(of_ranks):
-            if failed is not None:
-                bases, text = failed
-                known = next((_KNOWN[base] for base in bases if base in _KNOWN), RuntimeError)
-                raise known(f"rank {number} could not {what}: {text}")
-        return [one for one, _ in of_ranks]
+        with collective.together("checkpoint", what) as results:
+            results.append(action())
+        return results
 
     def first(self, what: str, action: Callable[[], T]) -> T:
         """As `together`, but runs `action` only on rank 0; all ranks get its result."""

@@ -107,7 +107,7 @@ class ProgressiveEvaluation(keras.callbacks.Callback):
         self._count(-self._seen.value)
         for metric in (*self._metrics, *self._overall):
             metric.reset_state()
-        with collective.together("progressive", "write the file of ProgressiveEvaluation", ValueError):
+        with collective.together("progressive", "write the file of ProgressiveEvaluation"):
             self._write(["window", "epoch", "batches", "samples", *self._names], begin=True)
 
     @property

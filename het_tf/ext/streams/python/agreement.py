@@ -30,13 +30,11 @@ def agree() -> Iterator[Callable[[dict[str, Any]], None]]:
     Yields a function that takes this rank's value, for JSON.
 
     Raises:
-      RuntimeError: The values differ, or another rank fails inside.
+      RuntimeError: The values differ. Further errors as of `collective.together`.
     """
-    said: dict[str, Any] = {}
-    with collective.together("placement", "place its samples"):
-        yield said.update
-    of_ranks = collective.gather(said, "placement_said")
-    for what in said:
+    with collective.together("placement", "place its samples") as of_ranks:
+        yield of_ranks.append
+    for what in of_ranks[0]:
         values = [one.get(what, "not there") for one in of_ranks]
         if any(value != values[0] for value in values):
             listed = ", ".join(f"{value!r} on rank {rank}" for rank, value in enumerate(values))
