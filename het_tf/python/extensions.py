@@ -9,7 +9,7 @@ which. A module is imported when its port is first asked for, so a program pays 
     address      `parse` of a server's address
     reports      `Reporter`, and the `key` of a report at a server
     ranks        `launched` and `workers`: who has started ranks, and the connection of this one
-    saving       rows in files of Keras (`h5`), TensorFlow (`bundle`) and PyTorch (`moment`, `pack`)
+    saving       rows in files of Keras (`h5`), TensorFlow (`bundle`) and PyTorch (`pack`)
 """
 
 import importlib

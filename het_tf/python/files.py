@@ -80,18 +80,37 @@ def open_file(path: str | os.PathLike[str]) -> BinaryIO:
     return open(handle, "rb")
 
 
+def sync(path: Path) -> None:
+    """Waits until a file, or a directory's entries, are on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 @contextlib.contextmanager
 def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yields a path beside `path` to write a file to, which then takes its name: whole, or not at all."""
-    target = Path(os.path.realpath(path))
-    beside = target.with_name(f".het_tf-{secrets.token_hex(8)}-{target.name}")
+    beside, target = pair_of(path)
     try:
         yield beside
-        with beside.open("rb") as file:
-            os.fsync(file.fileno())
-        beside.replace(target)
+        rename(beside, target)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def pair_of(path: str | os.PathLike[str]) -> tuple[Path, Path]:
+    """Returns a new path beside `path`, to write a file to, and that of the file."""
+    target = Path(os.path.realpath(path))
+    return target.with_name(f".het_tf-{secrets.token_hex(8)}-{target.name}"), target
+
+
+def rename(written: Path, target: Path) -> None:
+    """Gives a file, or a directory whose files are on disk, its name, when it is on disk itself."""
+    sync(written)
+    written.replace(target)
+    sync(target.parent)
 
 
 def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:

@@ -61,11 +61,10 @@ class Tables(torch.nn.Module):
 
     def get_extra_state(self) -> dict[str, dict[str, torch.Tensor]]:
         """Returns the rows of the tables, with slots and clocks, by the names of the tables in files."""
-        state, saving = {}, extensions.of("saving")
+        state, pack = {}, extensions.of("saving").pack
         for key, table in layer_state.of(self.layer).file_keys.items():
-            with saving.moment.workspace() as place:
-                taken = saving.moment.take(place / "rows", self.layer.namespace, table)
-                state[key] = {name: torch.from_numpy(one.copy()) for name, one in saving.pack.arrays(taken)}
+            with pack.taken(self.layer.namespace, table) as arrays:
+                state[key] = {name: torch.from_numpy(one.copy()) for name, one in arrays}
         return state
 
     def set_extra_state(self, state: dict[str, dict[str, torch.Tensor]]) -> None:
@@ -74,7 +73,6 @@ class Tables(torch.nn.Module):
         Raises:
           ValueError: It lacks a table, or has one of another spec.
         """
-        saving = extensions.of("saving")
         tables = layer_state.of(self.layer).file_keys
         if state.keys() != tables.keys():
             raise ValueError(
@@ -87,9 +85,7 @@ class Tables(torch.nn.Module):
                 del dtype
                 return arrays[name].numpy()
 
-            with saving.moment.workspace() as place:
-                rows = saving.pack.directory(get, place / "rows")
-                saving.moment.put_back(rows, self.layer.namespace, table)
+            extensions.of("saving").pack.put_back(get, self.layer.namespace, table)
 
 
 class EmbeddingBag(Tables):

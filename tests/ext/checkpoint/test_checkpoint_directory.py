@@ -196,8 +196,9 @@ def test_forked_process_does_not_keep_lock(tmp_path):
 
 
 def test_a_save_leaves_what_others_write_beside_it(tmp_path):
-    """Such as `het ckpt merge`, into the directory of checkpoints."""
-    theirs = directory.beside(tmp_path / "ckpt-00000005")
+    """Such as an export, into the directory of checkpoints."""
+    theirs = tmp_path / ".tmp-export-0a1b2c3d"
+    theirs.mkdir()
     directory.Pending(tmp_path, 1).abandon()
     assert theirs.is_dir()
 
@@ -217,8 +218,6 @@ def test_a_file_in_the_way_is_refused(tmp_path):
         with pytest.raises(NotADirectoryError, match="file is a file; give a directory for checkpoints"):
             directory.make(place)
     assert (tmp_path / "file").read_text() == "precious"
-    with pytest.raises(FileExistsError, match="exists already"):
-        directory.beside(tmp_path / "file")
 
 
 def test_keep_removes_the_oldest_and_never_a_base(tmp_path):

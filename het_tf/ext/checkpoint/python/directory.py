@@ -21,7 +21,7 @@ from pathlib import Path
 
 from het_tf.ext.checkpoint.python import manifest as manifests
 from het_tf.ext.checkpoint.python.manifest import Manifest, read_manifest
-from het_tf.python.files import local_path
+from het_tf.python.files import local_path, rename, sync
 from het_tf.python.table.notes import HetWarning
 
 _NAME = re.compile(r"ckpt-(\d{8,})")
@@ -136,15 +136,6 @@ def chain(path: Path) -> list[Manifest]:
     return found[::-1]
 
 
-def sync(path: Path) -> None:
-    """Waits until a file, or a directory's entries, are on disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def make(directory: Path) -> None:
     """Makes a directory and its parents if they are missing.
 
@@ -193,7 +184,8 @@ class Pending:
 
     def publish(self) -> Path:
         """Renames it to its target once all of it is on disk. Returns its path."""
-        publish(self.path, self.target)
+        with manifests.naming(self.target):
+            rename(self.path, self.target)
         self._unlock()
         return self.target
 
@@ -252,30 +244,6 @@ def _temporary(target: Path) -> Path:
     return target.with_name(f"{_TEMPORARY}{target.name}-{secrets.token_hex(4)}")
 
 
-def publish(written: Path, target: Path) -> None:
-    """Renames a directory whose files are on disk, and waits until the new name is on disk."""
-    sync(written)
-    with manifests.naming(target):
-        os.rename(written, target)
-    sync(target.parent)
-
-
-def beside(target: Path) -> Path:
-    """Makes an empty temporary directory next to `target`, which must not exist. Makes parents, too.
-
-    Raises:
-      FileExistsError: `target` exists.
-      OSError: It cannot be made.
-    """
-    if target.exists() or target.is_symlink():
-        raise FileExistsError(f"{target} exists already; remove it first, or give another name")
-    make(target.parent)
-    # Not the name of a save's leftover: a save into this directory would remove it.
-    path = target.with_name(f"{_TEMPORARY}beside-{target.name}-{secrets.token_hex(4)}")
-    path.mkdir()
-    return path
-
-
 def keep_newest(directory: Path, keep: int) -> None:
     """Removes all checkpoints except the newest `keep` and their bases.
 
@@ -311,7 +279,6 @@ def remove(paths: Iterable[Path]) -> None:
         hidden = path
         if not path.name.startswith(_TEMPORARY):
             hidden = _temporary(path)
-            os.rename(path, hidden)
-            sync(path.parent)
+            rename(path, hidden)
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(hidden)

@@ -220,11 +220,10 @@ _MOST_BYTES = 1 << 20  # of the record
 
 
 def write_private(path: Path, text: str) -> None:
-    """Writes a file atomically that only its owner may read."""
-    new = path.with_name(path.name + ".new")
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(text)
-    new.replace(path)
+    """Writes a file that only its owner may read, whole or not at all."""
+    with files.replaced(path) as beside:
+        beside.touch(0o600)
+        beside.write_text(text)
 
 
 def load(directory: Path) -> Layout | None:

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import os
 import struct
-import tempfile
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -21,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from het_tf.python.files import local_path
+from het_tf.python.files import local_path, pair_of, rename
 
 _MAGIC = b"HETGRAPH"
 _VERSION = 1
@@ -76,9 +74,8 @@ class GraphWriter:
         for size in sections:
             self._at.append(self._bytes if size or len(self._at) < 3 else 0)
             self._bytes += -(-size // _ALIGN) * _ALIGN
-        self._file, self._temporary = tempfile.mkstemp(
-            prefix=f".{self.path.name}.", suffix=".part", dir=self.path.parent
-        )
+        self._beside, self._target = pair_of(self.path)
+        self._file = os.open(self._beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         try:
             os.posix_fallocate(self._file, 0, self._bytes)  # a full disk fails here
             self._write(self._at[0], np.zeros(1, "<i8"))
@@ -165,15 +162,7 @@ class GraphWriter:
             *(self_loops, duplicates, self._isolated, bytes(64)),
         )
         self._write(0, np.frombuffer(header + _CHECKSUM.pack(xxhash.xxh3_64_intdigest(header)), np.uint8))
-        os.fsync(self._file)
-        os.fchmod(self._file, 0o644)
-        os.replace(self._temporary, self.path)
-        self._temporary = ""
-        directory = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        rename(self._beside, self._target)
         self.discard()
 
     def discard(self) -> None:
@@ -181,9 +170,7 @@ class GraphWriter:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
-        if self._temporary:
-            Path(self._temporary).unlink(missing_ok=True)
-            self._temporary = ""
+            self._beside.unlink(missing_ok=True)
 
     def _write(self, offset: int, values: npt.NDArray[Any]) -> None:
         rest = memoryview(np.ascontiguousarray(values).view(np.uint8).reshape(-1))  # type: ignore[arg-type]

@@ -25,6 +25,7 @@ from het_tf.ext.serving.python.publishing.versions import (
     Versions,
     parse_entry,
 )
+from het_tf.python import files
 
 pytestmark = redis_lib.MARKS
 
@@ -229,7 +230,7 @@ def test_blobs_too_large_for_the_server_need_a_directory(client, tmp_path):
 
 def test_files_that_interrupted_writes_left_are_removed(publisher, tmp_path, monkeypatch):
     """Would catch a directory that grows with every kill, and the removal of what others have put there."""
-    left, other = tmp_path / f".{DIGEST}.0a1b2c3d.tmp", tmp_path / "README"
+    left, other = tmp_path / f".het_tf-0a1b2c3d0a1b2c3d-{DIGEST}.safetensors", tmp_path / "README"
     left.touch()
     other.touch()
     one = publisher(directory=tmp_path)
@@ -267,7 +268,7 @@ def test_a_publisher_that_dies_leaves_a_whole_version(publisher, client, tmp_pat
         monkeypatch.setattr(
             one._client, "ask", lambda key, *words: die() if words[0] == "SET" else ask(key, *words)
         )
-        monkeypatch.setattr(dense_store, "sync", die)
+        monkeypatch.setattr(files, "sync", die)
     elif point == "put":
         monkeypatch.setattr(one._store, "put", die_half_way)
     else:

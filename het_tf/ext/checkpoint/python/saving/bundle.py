@@ -11,14 +11,13 @@ Names in the checkpoint: `OBJECT/.ROWS/` and those of pack.py.
 """
 
 import os
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 from tensorflow.python.saved_model import registration  # since TensorFlow 2.8; not public
 
-from het_tf.ext.checkpoint.python.saving import moment, pack, workers
+from het_tf.ext.checkpoint.python.saving import pack, workers
 from het_tf.python.session.native import tf
 from het_tf.python.table import registry
 
@@ -73,8 +72,8 @@ def _save(trackables: dict[str, TableState], file_prefix: Any) -> list[Any]:
         shards: list[Any] = []
         for name, state in sorted(trackables.items()):
             workers.before_saving(state.layer)
-            with moment.workspace(_place(prefix)) as place:
-                for part in _shards(moment.take(place / "rows", state.namespace, state.table)):
+            with pack.taken(state.namespace, state.table, _place(prefix)) as arrays:
+                for part in _shards(arrays):
                     shards.append(tf.constant(f"{prefix}_temp/part-{len(shards):05d}"))
                     tf.raw_ops.SaveV2(
                         prefix=shards[-1],
@@ -85,11 +84,11 @@ def _save(trackables: dict[str, TableState], file_prefix: Any) -> list[Any]:
         return shards
 
 
-def _shards(directory: Path) -> Iterator[dict[str, Any]]:
+def _shards(arrays: Iterable[tuple[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yields arrays by name, those of one file at a time."""
     part: dict[str, Any] = {}
     size = 0
-    for key, array in pack.arrays(directory):
+    for key, array in arrays:
         if part and size + array.nbytes > _SHARD_BYTES:
             yield part
             part, size = {}, 0
@@ -115,8 +114,7 @@ def _restore(trackables: dict[str, TableState], merged_prefix: Any) -> None:
                 )
                 return array.numpy()
 
-            with moment.workspace(_place(prefix)) as place:
-                moment.put_back(pack.directory(get, place / "rows"), state.namespace, state.table)
+            pack.put_back(get, state.namespace, state.table, _place(prefix))
 
 
 def _text(prefix: Any) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from het_tf.ext.checkpoint.python.saving import moment, pack, workers
+from het_tf.ext.checkpoint.python.saving import pack, workers
 from het_tf.python.table import layer_state
 
 _SHARED = "shared_with"
@@ -45,8 +45,8 @@ def _write(layer: Any, store: Any) -> None:
         if first is not None:
             store[f"{key}/{_SHARED}"] = np.frombuffer(first.encode(), np.uint8)
             continue
-        with moment.workspace() as place:
-            for name, array in pack.arrays(moment.take(place / "rows", layer.namespace, table)):
+        with pack.taken(layer.namespace, table) as arrays:
+            for name, array in arrays:
                 store[f"{key}/{name}"] = array
 
 
@@ -76,8 +76,7 @@ def load(layer: Any, store: Any) -> None:
         def get(name: str, dtype: Any, place: Any = place, key: str = key) -> Any:
             return np.asarray(place[f"{key}/{name}"])
 
-        with moment.workspace() as directory:
-            moment.put_back(pack.directory(get, directory / "rows"), layer.namespace, table)
+        pack.put_back(get, layer.namespace, table)
         loaded.add(what)
 
 

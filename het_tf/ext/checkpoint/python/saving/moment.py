@@ -3,11 +3,7 @@
 The directory is a checkpoint of only this table. It may be read into a table of another name.
 """
 
-import contextlib
-import shutil
-import tempfile
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +16,6 @@ from het_tf.python.session import native
 from het_tf.python.table.table import Table
 
 _FILE_BYTES = 32 << 20  # of rows per file; small tables need one file
-
-
-@contextlib.contextmanager
-def workspace(near: str | None = None) -> Iterator[Path]:
-    """Yields a temporary directory.
-
-    Args:
-      near: Its parent; None: the system's directory of temporary files.
-    """
-    path = Path(tempfile.mkdtemp(prefix=".het_tf-", dir=near))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def take(directory: Path, namespace: str, table: str) -> Path:

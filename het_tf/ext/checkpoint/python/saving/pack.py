@@ -1,8 +1,8 @@
-"""Converts a directory of rows to named arrays and back, so that rows can go into a file of arrays.
+"""The rows of a table as named arrays, so that they can go into any file of arrays.
 
-`arrays` splits the output of `moment.take`: the manifest, and the header and columns of each
-row file, in slices of some megabytes. `directory` restores the same bytes, so that the manifest's checksums
-cover the way through the other format. Names, for a table "item":
+`taken` and `put_back` go by way of a directory. `arrays` splits the output of `moment.take`: the manifest,
+and the header and columns of each row file, in slices of some megabytes. `directory` restores the same bytes,
+so that the manifest's checksums cover the way through the other format. Names, for a table "item":
 
     layout                              JSON: version, bytes of a slice
     manifest                            manifest.json
@@ -11,8 +11,10 @@ cover the way through the other format. Names, for a table "item":
     rows/00000/item.values/00000        float32 [n, dim]; slots likewise; last_used uint32, counts uint16
 """
 
+import contextlib
 import json
 import os
+import tempfile
 import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from het_tf.ext.checkpoint.python import manifest as manifests
+from het_tf.ext.checkpoint.python.saving import moment
 from het_tf.ext.checkpoint.python.tensors import Tensor, TensorFile
 from het_tf.python import files
 
@@ -30,6 +33,34 @@ _SLICE_BYTES = 8 << 20
 _MAX_SLICES = 1024  # of all columns, about: some formats make a file of each
 
 Array = npt.NDArray[Any]
+Get = Callable[[str, Any], Any]  # of a name, and the dtype of its array
+
+
+@contextlib.contextmanager
+def taken(namespace: str, table: str, near: str | None = None) -> Iterator[Iterator[tuple[str, Array]]]:
+    """Yields the names and arrays of a table at one moment.
+
+    Args:
+      namespace: Namespace of the table.
+      table: Its name.
+      near: A directory whose disk has room for its rows; None: the system's of temporary files.
+    """
+    with _workspace(near) as place:
+        yield arrays(moment.take(Path(place, "rows"), namespace, table))
+
+
+def put_back(get: Get, namespace: str, table: str, near: str | None = None) -> None:
+    """Restores the table whose arrays `get` returns. Other arguments as in `taken`.
+
+    Raises:
+      ValueError: As `directory` and `moment.put_back`.
+    """
+    with _workspace(near) as place:
+        moment.put_back(directory(get, Path(place, "rows")), namespace, table)
+
+
+def _workspace(near: str | None) -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix=".het_tf-", dir=near, ignore_cleanup_errors=True)
 
 
 def arrays(directory: Path) -> Iterator[tuple[str, Array]]:
@@ -52,7 +83,7 @@ def arrays(directory: Path) -> Iterator[tuple[str, Array]]:
                 yield _name(number, tensor, count), np.array(column[begin : begin + step])
 
 
-def directory(get: Callable[[str, Any], Any], path: Path) -> Path:
+def directory(get: Get, path: Path) -> Path:
     """The inverse of `arrays`: makes the directory `path` with the files, and returns it.
 
     Args:
@@ -90,7 +121,7 @@ def _slice_bytes(text: bytes) -> int:
     return slice_bytes
 
 
-def _write(out: Any, number: int, tensor: Tensor, slice_bytes: int, get: Callable[[str, Any], Any]) -> None:
+def _write(out: Any, number: int, tensor: Tensor, slice_bytes: int, get: Get) -> None:
     """Writes one column, slice by slice."""
     step = _step(tensor, slice_bytes)
     for count in range(-(-tensor.shape[0] // step)):

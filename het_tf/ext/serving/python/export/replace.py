@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from het_tf.ext.checkpoint.python.directory import sync
+from het_tf.python.files import sync
 
 
 @contextlib.contextmanager

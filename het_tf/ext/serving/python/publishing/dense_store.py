@@ -12,24 +12,22 @@ import contextlib
 import hashlib
 import os
 import re
-import secrets
 import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
 
 from het_tf.ext.checkpoint.python import tensors
-from het_tf.ext.checkpoint.python.directory import sync
 from het_tf.ext.ps.python.client import Client
 from het_tf.ext.ps.python.partitions import meta_key
 from het_tf.ext.serving.python.publishing.versions import Version
 from het_tf.python import show
-from het_tf.python.files import read_bytes
+from het_tf.python.files import read_bytes, replaced
 
 LIMIT = 64 << 20
 """The most bytes of a blob at the parameter server, whose one thread copies it for every reader."""
 _ABANDONED_SECONDS = 3600.0
-_FILE = re.compile(r"([0-9a-f]{64})\.safetensors")
+_FILE = re.compile(r"(\.het_tf-[0-9a-f]{16}-)?([0-9a-f]{64})\.safetensors")  # being written, or whole
 
 
 class DenseStore(Protocol):
@@ -96,30 +94,23 @@ class InDirectory:
         """As `DenseStore.check`."""
 
     def put(self, sha256: str, content: bytes) -> str:
-        """As `DenseStore.put`: writes beside the file and renames."""
+        """As `DenseStore.put`."""
         self._directory.mkdir(parents=True, exist_ok=True)
         path = self._directory / f"{sha256}.safetensors"
-        beside = self._directory / f".{sha256}.{secrets.token_hex(4)}.tmp"
-        try:
+        with replaced(path) as beside:
             beside.write_bytes(content)
-            sync(beside)
-            beside.rename(path)
-        finally:
-            beside.unlink(missing_ok=True)
-        sync(self._directory)
         return f"file:{path}"
 
     def clean(self, named: Collection[str], gone: Collection[str]) -> None:
         """As `DenseStore.clean`; also removes what interrupted writes have left."""
         end = time.time() - _ABANDONED_SECONDS
         for file in list(os.scandir(self._directory)):
-            found = _FILE.fullmatch(file.name)
-            if found and found[1] in named:
+            if not (found := _FILE.fullmatch(file.name)):
                 continue
-            if found or re.fullmatch(r"\.[0-9a-f]{64}\.[0-9a-f]{8}\.tmp", file.name):
-                with contextlib.suppress(FileNotFoundError):
-                    if (found and found[1] in gone) or file.stat().st_mtime < end:
-                        os.unlink(file.path)
+            sha256 = "" if found[1] else found[2]
+            with contextlib.suppress(FileNotFoundError):
+                if sha256 not in named and (sha256 in gone or file.stat().st_mtime < end):
+                    os.unlink(file.path)
 
 
 def fetch(client: Client, version: Version) -> bytes:
