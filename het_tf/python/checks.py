@@ -64,13 +64,6 @@ def seconds_or_none(argument: str, value: Any, otherwise: str = "None") -> float
     return None if value is None else seconds(argument, value, otherwise)
 
 
-def share(argument: str, value: Any) -> float:
-    """Returns an argument as a float. ValueError: it is no number in [0, 1)."""
-    if is_number(value) and 0 <= value < 1:
-        return float(value)
-    raise ValueError(f"{argument} is {value!r}; give a share in [0, 1)")
-
-
 def one_of(argument: str, value: Any, choices: tuple[Any, ...], otherwise: str = "") -> None:
     """Raises ValueError unless a value is one of `choices`."""
     if value not in choices:

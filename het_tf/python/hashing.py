@@ -20,17 +20,9 @@ def salt(*parts: str | int) -> np.uint64:
     return np.uint64(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little"))
 
 
-def mix(values: UInt64Array, scratch: UInt64Array | None = None) -> UInt64Array:
-    """Hashes `values` in place by the finalizer of SplitMix64 (a bijection of 64 bits) and returns it.
-
-    Args:
-      values: uint64, any shape; overwritten.
-      scratch: uint64 of the same shape, to save an allocation.
-    """
-    scratch = np.empty_like(values) if scratch is None else scratch
-    for shift, factor in zip(SHIFTS, (*FACTORS, None), strict=True):
-        np.right_shift(values, shift, out=scratch)
-        np.bitwise_xor(values, scratch, out=values)
-        if factor is not None:
-            np.multiply(values, factor, out=values)
+def mix(values: UInt64Array) -> UInt64Array:
+    """Hashes uint64 of any shape in place by the finalizer of SplitMix64, a bijection, and returns it."""
+    for shift, factor in zip(SHIFTS, (*FACTORS, np.uint64(1)), strict=True):
+        values ^= values >> shift
+        values *= factor
     return values

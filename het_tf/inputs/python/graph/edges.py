@@ -13,22 +13,22 @@ from het_tf.python.checks import whole
 Int64Array = npt.NDArray[np.int64]
 
 
+Columns = dict[str, npt.NDArray[Any]]
+"""Of edges: "source", "target", int64 [E]; where edges have them "type", uint8 [E], "weight", float64 [E]."""
+
+
 class SortedEdges(NamedTuple):
     """Edges by node, type and neighbour, without self loops and duplicates.
 
     Attributes:
       degrees: int64 [nodes].
-      neighbours: int64 [E].
-      weights: float64 [E] or None.
-      types: uint8 [E] or None.
+      columns: Of the edges.
       self_loops: Number of edges that were left out.
       duplicates: Number of edges that were merged into others.
     """
 
     degrees: Int64Array
-    neighbours: Int64Array
-    weights: npt.NDArray[np.float64] | None
-    types: npt.NDArray[np.uint8] | None
+    columns: Columns
     self_loops: int
     duplicates: int
 
@@ -43,56 +43,41 @@ def sort_edges(
     """Returns the edges in the order of a file; arguments and errors as in `Graph.from_edges`."""
     pairs = _check_edges(edges)
     count = _check_nodes(nodes, pairs)
-    weight = _check_weights(weights, len(pairs))
-    kind = _check_types(types, len(pairs))
+    columns: Columns = {"source": pairs[:, 0], "target": pairs[:, 1]}
+    if types is not None:
+        columns["type"] = _check_types(types, len(pairs))
+    if weights is not None:
+        columns["weight"] = _check_weights(weights, len(pairs))
     proper = pairs[:, 0] != pairs[:, 1]
-    self_loops = int(len(pairs) - proper.sum())
-    if self_loops:
-        pairs = pairs[proper]
-        weight = None if weight is None else weight[proper]
-        kind = None if kind is None else kind[proper]
-    source, target = pairs[:, 0], pairs[:, 1]
+    columns = {name: column[proper] for name, column in columns.items()}
     if not directed:
-        source, target = np.concatenate([source, target]), np.concatenate([target, source])
-        weight = None if weight is None else np.concatenate([weight, weight])
-        kind = None if kind is None else np.concatenate([kind, kind])
-    source, target, kind, weight, merged = _merge(source, target, kind, weight, count)
+        other = {**columns, "source": columns["target"], "target": columns["source"]}
+        columns = {name: np.concatenate([column, other[name]]) for name, column in columns.items()}
+    merged = _merged(columns, count)
+    duplicates = len(columns["source"]) - len(merged["source"])
     return SortedEdges(
-        np.bincount(source, minlength=count).astype(np.int64),
-        target,
-        weight,
-        kind,
-        self_loops,
-        merged if directed else merged // 2,
+        np.bincount(merged["source"], minlength=count).astype(np.int64),
+        merged,
+        int(len(pairs) - proper.sum()),
+        duplicates if directed else duplicates // 2,
     )
 
 
-def _merge(
-    source: Int64Array,
-    target: Int64Array,
-    kind: npt.NDArray[np.uint8] | None,
-    weight: npt.NDArray[np.float64] | None,
-    nodes: int,
-) -> tuple[Int64Array, Int64Array, npt.NDArray[np.uint8] | None, npt.NDArray[np.float64] | None, int]:
-    """Sorts by source, type and target, and merges equal edges; the last result is the number merged."""
-    if kind is None and weight is None and nodes <= 2**31:  # one key an edge sorts five times as fast
-        key = np.sort(source * nodes + target)
-        first = np.ones(len(key), bool)
-        np.not_equal(key[1:], key[:-1], out=first[1:])
-        merged = int(len(key) - first.sum())
-        source, target = np.divmod(key[first] if merged else key, nodes)
-        return source, target, None, None, merged
-    order = np.lexsort((target, source) if kind is None else (target, kind, source))
-    source, target = source[order], target[order]
-    kind = None if kind is None else kind[order]
-    first = np.ones(len(source), bool)
-    first[1:] = (source[1:] != source[:-1]) | (target[1:] != target[:-1])
-    if kind is not None:
-        first[1:] |= kind[1:] != kind[:-1]
-    if weight is not None and len(weight):
-        weight = np.add.reduceat(weight[order], np.flatnonzero(first))
-    kind = None if kind is None else kind[first]
-    return source[first], target[first], kind, weight, int(len(first) - first.sum())
+def _merged(columns: Columns, nodes: int) -> Columns:
+    """Sorts by source, type and target, and merges equal edges."""
+    if len(columns) == 2 and nodes <= 2**31:  # one key an edge sorts five times as fast
+        key = np.sort(columns["source"] * nodes + columns["target"])
+        source, target = np.divmod(key[np.diff(key, prepend=-1) != 0], nodes)
+        return {"source": source, "target": target}
+    names = [name for name in ("target", "type", "source") if name in columns]
+    order = np.lexsort([columns[name] for name in names])
+    columns = {name: column[order] for name, column in columns.items()}
+    first = np.ones(len(order), bool)
+    first[1:] = np.any([columns[name][1:] != columns[name][:-1] for name in names], axis=0)
+    found = {name: column[first] for name, column in columns.items()}
+    if "weight" in columns and len(order):
+        found["weight"] = np.add.reduceat(columns["weight"], np.flatnonzero(first))
+    return found
 
 
 def _check_edges(edges: npt.ArrayLike) -> Int64Array:
@@ -135,27 +120,22 @@ def _check_nodes(nodes: int | None, pairs: Int64Array) -> int:
     return nodes
 
 
-def _check_weights(weights: npt.ArrayLike | None, count: int) -> npt.NDArray[np.float64] | None:
-    if weights is None:
-        return None
+def _check_weights(weights: npt.ArrayLike, count: int) -> npt.NDArray[np.float64]:
     array = np.asarray(weights)
     if array.dtype.kind not in "iuf" or array.shape != (count,):
         raise ValueError(
             f"weights is {array.dtype}{list(array.shape)}; give a number for each of the {count} edges"
         )
-    bad = ~(np.isfinite(array) & (array > 0))
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        raise ValueError(
-            f"weights has {array[row]} in row {row}; give finite weights above 0, and remove edges that are "
-            "never drawn"
-        )
+    _refuse(
+        "weights",
+        array,
+        ~(np.isfinite(array) & (array > 0)),
+        "finite weights above 0, and remove edges that are never drawn",
+    )
     return array.astype(np.float64)
 
 
-def _check_types(types: npt.ArrayLike | None, count: int) -> npt.NDArray[np.uint8] | None:
-    if types is None:
-        return None
+def _check_types(types: npt.ArrayLike, count: int) -> npt.NDArray[np.uint8]:
     array = np.asarray(types)
     if array.size == 0:
         array = array.astype(np.int64)
@@ -163,8 +143,12 @@ def _check_types(types: npt.ArrayLike | None, count: int) -> npt.NDArray[np.uint
         raise ValueError(
             f"types is {array.dtype}{list(array.shape)}; give an integer for each of the {count} edges"
         )
-    bad = (array < 0) | (array >= MOST_TYPES)
+    _refuse("types", array, (array < 0) | (array >= MOST_TYPES), f"types from 0 to {MOST_TYPES - 1}")
+    return array.astype(np.uint8)
+
+
+def _refuse(argument: str, array: npt.NDArray[Any], bad: npt.NDArray[np.bool_], give: str) -> None:
+    """Raises ValueError if an element of an argument is bad; `give` says what to give."""
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        raise ValueError(f"types has {array[row]} in row {row}; give types from 0 to {MOST_TYPES - 1}")
-    return array.astype(np.uint8)
+        raise ValueError(f"{argument} has {array[row]} in row {row}; give {give}")

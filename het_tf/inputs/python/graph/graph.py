@@ -122,18 +122,15 @@ class Graph:
         sort = sort_edges(edges, nodes, weights, types, directed)
         count = len(sort.degrees)
         starts = np.concatenate([[0], np.cumsum(sort.degrees)])
-        kinds = 0 if sort.types is None else int(sort.types.max(initial=0)) + 1
-        weighted = sort.weights is not None
-        with GraphWriter(path, count, len(sort.neighbours), weighted, kinds, not directed) as writer:
+        types = sort.columns.get("type")
+        kinds = 0 if types is None else int(types.max(initial=0)) + 1
+        with GraphWriter(
+            path, count, int(starts[-1]), "weight" in sort.columns, kinds, not directed
+        ) as writer:
             for begin in range(0, count, _CHUNK_NODES):
                 end = min(begin + _CHUNK_NODES, count)
-                part = slice(starts[begin], starts[end])
-                writer.append(
-                    sort.degrees[begin:end],
-                    sort.neighbours[part],
-                    None if sort.weights is None else sort.weights[part],
-                    None if sort.types is None else sort.types[part],
-                )
+                part = {name: one[starts[begin] : starts[end]] for name, one in sort.columns.items()}
+                writer.append(sort.degrees[begin:end], part["target"], part.get("weight"), part.get("type"))
             writer.finish(sort.self_loops, sort.duplicates)
         return cls(path)
 
@@ -272,10 +269,6 @@ class Graph:
             )
         nodes.set_shape([count])
         return nodes
-
-    def check_fanouts(self, fanouts: Sequence[Fanout]) -> None:
-        """Raises ValueError if fanouts has no hops, counts below 1, or types that the graph lacks."""
-        self._draws(fanouts)
 
     def _draws(self, fanouts: Sequence[Fanout]) -> list[tuple[int, int, int]]:
         """Returns the arguments of the op: hop, type, count."""

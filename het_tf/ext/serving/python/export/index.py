@@ -41,8 +41,6 @@ PILOTS = 1 << 16
 SEEDS = 32
 _CHUNK = 1 << 18  # buckets placed at a time
 
-UInt64Array = npt.NDArray[np.uint64]
-
 
 def _hash(ids: Any, seed: UInt64) -> Any:
     """Returns 64 mixed bits of each id, for arrays and tensors."""
