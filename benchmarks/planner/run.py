@@ -90,7 +90,7 @@ def one_job(name: str) -> Figures:
         begin = time.monotonic()
         made = forecast(profile(tables, place / "stats"), Request(job=Job(workers=WORKERS, batch=BATCH)))
         seconds = time.monotonic() - begin
-        rows = {table.stats.name: table.one.capacity for table in made.tables}
+        rows = {table["name"]: table["cache_rows"] for table in made["tables"]}
         steps = samples // (WORKERS * BATCH)
         found = ranks(place / "stream.npz", rows, server.address, steps // 2)
         turns = found["steps"] * WORKERS
@@ -102,11 +102,11 @@ def one_job(name: str) -> Figures:
             "hit_rate": counted["hits"] / counted["reads"],
             "server_bytes": found["server_bytes"],
         }
-    said = {"bytes": made.traffic.bytes, "hit_rate": made.hit_rate, "server_bytes": made.server_bytes}
+    said = {name: made["forecast"][name] for name in ("bytes", "hit_rate", "server_bytes")}
     error = {key: said[key] / observed[key] - 1 for key in said}
     print(f"{name}: {error}", flush=True)
     return {"samples": samples, "tables": len(tables), "forecast": said, "observed": observed,
-            "error": error, "not_filled": made.not_filled, "seconds": seconds}  # fmt: skip
+            "error": error, "not_filled": made["not_filled"], "seconds": seconds}  # fmt: skip
 
 
 # --- cells of slow_link

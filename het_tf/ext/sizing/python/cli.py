@@ -175,13 +175,13 @@ def _request(options: Options) -> Any:
 )
 def show_plan(options: Options) -> int:
     """Het plan show."""
-    from het_tf.ext.sizing.python import document, show
+    from het_tf.ext.sizing.python import show
     from het_tf.ext.sizing.python.forecast import forecast
 
     stats = Stats.load(options.stats)
     request = _request(options)
     with bar("replaying") as (begin, advance):
         begin(2 * len(stats.tables))
-        plan = document.plan(forecast(stats, request, advance))
+        plan = forecast(stats, request, advance)
     answer(options, plan, "\n".join(show.lines(plan, stats.source, stats.samples)))
     return 0

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
+from het_tf.ext.sizing.python.accuracy import cost
 from het_tf.ext.sizing.python.budget import Curve, split_budget
 from het_tf.ext.sizing.python.cost import Machine, StepTime, step_time
 from het_tf.ext.sizing.python.entries import is_kept
@@ -59,78 +61,6 @@ class Request:
     entries: int = 3_000_000
 
 
-@dataclasses.dataclass(frozen=True)
-class TableForecast:
-    """A table of the job.
-
-    Attributes:
-      stats: Statistics of the profile.
-      rows_at_end: The least and the most.
-      hot: Number of rows that get nine tenths of the uses.
-      curve: Bytes of a worker's step by the rows of its cache.
-      one: The replayed table.
-    """
-
-    stats: TableStats
-    rows_at_end: tuple[float, float]
-    hot: int
-    curve: Points
-    one: Replayed
-
-    @property
-    def server_bytes(self) -> float:
-        """Most memory of its rows on the servers at the end."""
-        return self.rows_at_end[1] * self.one.row_memory
-
-
-@dataclasses.dataclass(frozen=True)
-class Forecast:
-    """The whole job."""
-
-    request: Request
-    tables: list[TableForecast]
-    traffic: Traffic
-    step: StepTime
-
-    @property
-    def hit_rate(self) -> float:
-        """Hit rate over all tables."""
-        return sum(t.one.hits for t in self.tables) / max(1e-9, sum(t.one.uses for t in self.tables))
-
-    @property
-    def wire(self) -> str:
-        """The wire format of rows and updates of cached tables."""
-        cache = json.dumps({**self.request.cache, "rows": 1, "workers": self.request.job.workers})
-        return str(json.loads(native.call("HetCheckCache", cache))["cache"]["wire"])
-
-    @property
-    def cache_bytes(self) -> int:
-        """Memory of a worker's caches."""
-        return sum(table.one.capacity * table.one.line_bytes for table in self.tables)
-
-    @property
-    def server_bytes(self) -> float:
-        """Memory of one server at the end."""
-        job = self.request.job
-        empty = job.partitions * max((table.one.partition_bytes for table in self.tables), default=0)
-        return (empty + sum(table.server_bytes for table in self.tables)) / job.shards
-
-    @property
-    def samples_a_second(self) -> float:
-        """Samples a second of all workers together."""
-        job = self.request.job
-        return job.workers * job.batch / self.step.seconds if self.step.seconds > 0 else float("inf")
-
-    @property
-    def not_filled(self) -> list[str]:
-        """Tables whose caches the sample could not fill."""
-        return [
-            table.stats.name
-            for table in self.tables
-            if not table.one.evicted and table.one.capacity < _NEARLY_ALL * table.stats.rows
-        ]
-
-
 def thinned(sample: Sample, entries: int, least: int) -> Sample:
     """Thins a sample to about `entries`: fewer keys, or a part of the stream if keys are few.
 
@@ -157,13 +87,16 @@ def lengthened(sample: Sample, least: int) -> Sample:
     return Sample(np.tile(sample.keys, turns), samples, turns * sample.total, sample.ratio)
 
 
-def forecast(stats: Stats, request: Request, advance: Advance = lambda _: None) -> Forecast:
+def forecast(stats: Stats, request: Request, advance: Advance = lambda _: None) -> dict[str, Any]:
     """Forecasts the cost of a job.
 
     Args:
       stats: Statistics of its stream.
       request: The job.
       advance: Called twice for each table.
+
+    Returns:
+      The document of `het plan show --json`.
 
     Raises:
       ValueError: The sample is too short for the job, or no plan fits the memory.
@@ -206,14 +139,13 @@ def forecast(stats: Stats, request: Request, advance: Advance = lambda _: None) 
         rows = split_budget([one for one, _ in curves], budget)
         replayed = list(pool.map(run, samples, [rows[of.name] for of in stats.tables]))
     found = [
-        TableForecast(of, _at_end(of, stats, request), _hot(of), points, result)
-        for of, (_, points), result in zip(stats.tables, curves, replayed, strict=True)
+        _table(of, _at_end(of, stats, request), points, one)
+        for of, (_, points), one in zip(stats.tables, curves, replayed, strict=True)
     ]
     whole = traffic(replayed, request.job)
     early = request.job.window > 0 and whole.waiting_writes < 1
-    made = Forecast(request, found, whole, step_time(whole, replayed, request.job, request.machine, early))
-    _require_memory(made)
-    return made
+    step = step_time(whole, replayed, request.job, request.machine, early)
+    return _document(request, found, replayed, whole, step)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -236,23 +168,85 @@ def _unique(of: TableStats, batch: int) -> float | None:
     return float(np.exp(np.interp(np.log(batch), sizes, unique)))
 
 
-def _at_end(of: TableStats, stats: Stats, request: Request) -> tuple[float, float]:
-    """Rows at the end of the job: from those of the profile to those in proportion to its samples."""
-    more = max(1.0, (request.samples or stats.samples) / max(1, stats.samples))
-    return float(of.rows), of.rows * more
+def _at_end(of: TableStats, stats: Stats, request: Request) -> float:
+    """The most rows at the end of the job: those of the profile in proportion to its samples."""
+    return of.rows * max(1.0, (request.samples or stats.samples) / max(1, stats.samples))
 
 
-def _hot(of: TableStats) -> int:
+def _table(of: TableStats, at_end: float, curve: Points, one: Replayed) -> dict[str, Any]:
+    """The document of a table, whose rows and updates have one size each way."""
+    pulled, pushed = max(1e-9, one.miss + one.update), max(1e-9, one.push + one.evict)
+    coming, going = one.bytes_in / pulled, (one.bytes - one.bytes_in) / pushed
     shares: Sequence[Sequence[float]] = of.quantiles or [[1.0, 1.0]]
     rows, uses = zip(*shares, strict=True)
-    return max(1, round(of.rows * float(np.interp(0.9, uses, rows))))
+    return {
+        "name": of.name,
+        "dim": of.dim,
+        "cache_rows": one.capacity,
+        "rows": of.rows,
+        "rows_at_end": [of.rows, round(at_end)],
+        "hot_rows": max(1, round(of.rows * float(np.interp(0.9, uses, rows)))),  # of nine tenths of the uses
+        "server_bytes": round(at_end * one.row_memory),
+        "forecast": {
+            "uses": one.uses,
+            "hit_rate": one.hits / max(1e-9, one.uses),
+            "bytes": one.bytes,
+            "miss_bytes": coming * one.miss,
+            "update_bytes": coming * one.update,
+            "push_bytes": going * one.push,
+            "evict_bytes": going * one.evict,
+            "miss_pull": one.miss,
+            "update_pull": one.update,
+            "bound_push": one.push,
+            "evict_push": one.evict,
+        },
+        "curve": [list(point) for point in curve],
+    }
 
 
-def _require_memory(made: Forecast) -> None:
-    ram, needed = made.request.ram, made.server_bytes
+def _document(
+    request: Request, tables: list[dict[str, Any]], replayed: list[Replayed], whole: Traffic, step: StepTime
+) -> dict[str, Any]:
+    """The document of a job. ValueError: a server has not enough memory."""
+    job = request.job
+    empty = job.partitions * max((one.partition_bytes for one in replayed), default=0)
+    server_bytes = (empty + sum(table["server_bytes"] for table in tables)) / job.shards
+    _require_memory(server_bytes, request)
+    cache = json.dumps({**request.cache, "rows": 1, "workers": job.workers})
+    return {
+        "workers": job.workers,
+        "batch": job.batch,
+        "window": job.window,
+        "cache": dict(request.cache),
+        "wire": json.loads(native.call("HetCheckCache", cache))["cache"]["wire"],
+        "servers": {"shards": job.shards, "replicas": request.replicas, "maxmemory": request.ram or 0},
+        "tables": tables,
+        "forecast": {
+            "bytes": whole.bytes,
+            "bytes_in": whole.bytes_in,
+            "head_bytes": whole.head_bytes,
+            "round_trips": whole.waits,
+            "hit_rate": sum(one.hits for one in replayed) / max(1e-9, sum(one.uses for one in replayed)),
+            "server_bytes": server_bytes,
+            "cache_bytes": sum(one.capacity * one.line_bytes for one in replayed),
+            "step_seconds": step.seconds,
+            "parts": step.parts,
+            "bound": step.bound,
+            "samples_a_second": job.workers * job.batch / step.seconds if step.seconds else math.inf,
+            "auc": cost(request.cache, request.optimizer, job.workers, job.batch, job.window > 0),
+        },
+        "not_filled": [  # by the sample
+            table["name"]
+            for table, one in zip(tables, replayed, strict=True)
+            if not one.evicted and one.capacity < _NEARLY_ALL * table["rows"]
+        ],
+    }
+
+
+def _require_memory(needed: float, request: Request) -> None:
+    ram, shards = request.ram, request.job.shards
     if ram is None or needed <= ram:
         return
-    shards = made.request.job.shards
     enough = -int(-needed * shards // ram)
     raise ValueError(
         f"no plan fits: a server needs {needed:,.0f} bytes at the end, {needed - ram:,.0f} more than --ram"
