@@ -55,14 +55,13 @@ def _token(file: Path | None) -> str:
 )  # fmt: skip
 def run_exporter(options: Options) -> int:
     """Het ps exporter."""
-    from het_tf.ext.monitor.python.web.server import Exporter, Source  # of no other command of `het ps`
+    from het_tf.ext.monitor.python.web.server import Exporter  # of no other command of `het ps`
 
     gc.set_threshold(100_000)  # a scrape makes thousands of objects, and none in a cycle
     ended, say = until_signal(), log("het ps exporter")
     token = _token(options.token_file)
-    source = Source(*where(options), options.namespace)
-    host, port = options.listen
-    with Exporter(host, port, token, source) as exporter:
+    (host, port), (address, layout) = options.listen, where(options)
+    with Exporter(host, port, token, address, layout, options.namespace) as exporter:
         exporter.scrape()  # who has no rights learns it now
         say(f"{exporter.url} shows the job; {exporter.url}metrics is for Prometheus")
         exporter.run(ended)

@@ -53,42 +53,6 @@ class Scrape:
     figures: dict[str, list[collector.Figures]]
 
 
-class Source:
-    """Asks a store about one job; one call at a time.
-
-    Args:
-      address: Servers of the store.
-      layout: Of a directory of servers, or None.
-      namespace: The job's; None: the store has only one, which is found when it is there.
-    """
-
-    def __init__(self, address: Address, layout: Layout | None, namespace: str | None) -> None:
-        self._address, self._layout, self.namespace = address, layout, namespace
-        self._lock = threading.Lock()
-
-    def scrape(self) -> Scrape:
-        """Asks all servers.
-
-        Raises:
-          ServerError: No server answers, one refuses, or the store has several namespaces.
-        """
-        with self._lock:
-            begin = time.perf_counter()
-            picture = status.take(self._address, self._layout)
-            seconds = time.perf_counter() - begin
-            if picture.unread:
-                raise ServerError(picture.unread)
-            if self.namespace is None and len(picture.jobs) > 1:
-                names = ", ".join(map(quoted, picture.jobs))
-                raise ServerError(
-                    f"{self._address} has the namespaces {names}; an exporter is for one: give --namespace"
-                )
-            if self.namespace is None and picture.jobs:
-                self.namespace = next(iter(picture.jobs))
-            job = picture.jobs.get(self.namespace or "", Job())
-            return Scrape(picture, job, collector.figures(picture, job, seconds))
-
-
 class Exporter(ThreadingHTTPServer):
     """Listens, from its making on.
 
@@ -96,7 +60,9 @@ class Exporter(ThreadingHTTPServer):
       host: Where to listen.
       port: Likewise; 0: a free one.
       token: What clients must show; "": nothing, which only processes of this machine may.
-      source: Of the figures.
+      address: Servers of the store.
+      layout: Of a directory of servers, or None.
+      namespace: Of the job; None: the store has only one, which is found when it is there.
 
     Raises:
       ServerError: It is reachable from other machines, and has no token; or it cannot listen.
@@ -104,7 +70,9 @@ class Exporter(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, host: str, port: int, token: str, source: Source) -> None:
+    def __init__(
+        self, host: str, port: int, token: str, address: Address, layout: Layout | None, namespace: str | None
+    ) -> None:
         where = f"--listen {f'[{host}]' if ':' in host else host}:{port}"
         try:
             family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -118,8 +86,8 @@ class Exporter(ThreadingHTTPServer):
         except OSError as error:
             why = (error.strerror or str(error)).lower()
             raise ServerError(f"{where} is not possible: {why}; give another host or port") from None
-        self.token, self.source = token, source
-        self._state_lock = threading.Lock()
+        self.token, self._address, self._layout, self._namespace = token, address, layout, namespace
+        self._asking, self._state_lock = threading.Lock(), threading.Lock()
         self._history, self._sampled = History(), -math.inf
         self._state: dict[str, Any] = {"error": "no sample was taken yet"}
 
@@ -133,10 +101,12 @@ class Exporter(ThreadingHTTPServer):
         """Asks the store, and adds the answer to the history, unless that has a younger one.
 
         Raises:
-          ServerError, OSError: As `Source.scrape`; the page shows it, too.
+          ServerError, OSError: No server answers, one refuses, or the store has several namespaces; the page
+            shows it, too.
         """
         try:
-            scrape = self.source.scrape()
+            with self._asking:
+                scrape = self._ask()
         except (ServerError, OSError) as error:
             with self._state_lock:
                 self._state = {**self._state, "error": str(error)}
@@ -145,8 +115,24 @@ class Exporter(ThreadingHTTPServer):
             if self.due() <= 0:
                 self._sampled = time.monotonic()
                 self._history.add(time.time(), scrape.figures)
-            self._state = _state(self.source.namespace, scrape, self._history)
+            self._state = _state(self._namespace, scrape, self._history)
         return scrape
+
+    def _ask(self) -> Scrape:
+        begin = time.perf_counter()
+        picture = status.take(self._address, self._layout)
+        seconds = time.perf_counter() - begin
+        if picture.unread:
+            raise ServerError(picture.unread)
+        if self._namespace is None and len(picture.jobs) > 1:
+            names = ", ".join(map(quoted, picture.jobs))
+            raise ServerError(
+                f"{self._address} has the namespaces {names}; an exporter is for one: give --namespace"
+            )
+        if self._namespace is None:
+            self._namespace = next(iter(picture.jobs), None)
+        job = picture.jobs.get(self._namespace or "", Job())
+        return Scrape(picture, job, collector.figures(picture, job, seconds))
 
     def due(self) -> float:
         """Seconds until the next sample of the history; a scrape that comes a little early is one."""

@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from het_tf._version import __version__
 from het_tf.ext.serving.python.export import signatures
 from het_tf.ext.serving.python.export.formats import Format, Portable, name_of
 from het_tf.ext.serving.python.export.replace import replace, staging_of
-from het_tf.ext.serving.python.export.rows import Filter, Source
+from het_tf.ext.serving.python.export.rows import Source
 from het_tf.python import show
 from het_tf.python.files import local_path
 from het_tf.python.session import collective, native, settings
@@ -155,22 +156,11 @@ def _export(
         _check_ops(format, functions)
         tf.saved_model.save(module, str(staging), signatures=functions)
         sizes = backend.row_bytes()
-        summary = Export(
-            target,
-            format,
-            list(functions),
-            [
-                TableSummary(
-                    source.table.name,
-                    source.namespace,
-                    source.table.dim,
-                    source.kept,
-                    source.dropped,
-                    sizes[source.key],
-                )
-                for source in sources
-            ],
-        )
+        tables = [
+            TableSummary(one.table.name, one.namespace, one.table.dim, one.kept, one.dropped, sizes[one.key])
+            for one in sources
+        ]
+        summary = Export(target, format, list(functions), tables)
         del backend, module, functions
         _record(staging, summary)
         replace(staging, target, overwrite)
@@ -211,9 +201,9 @@ def _check_path(path: Any, overwrite: bool) -> Path:
 
 def _sources(layers: Sequence[Any], format: Format) -> list[Source]:
     """Returns each table of the layers once."""
-    which = Filter(format.min_count, format.max_age)
+    since = None if format.max_age is None else time.time() - format.max_age
     found = {
-        (layer.namespace, table.name): Source(table, layer.namespace, which)
+        (layer.namespace, table.name): Source(table, layer.namespace, format.min_count, since)
         for layer in layers
         for table in layer.tables
     }

@@ -17,7 +17,7 @@ from het_tf.python.table.config import TableConfig
 
 GOLDEN = 0x9E3779B97F4A7C15
 
-_CONSTANT, _UNIFORM, _NORMAL = "constant", "uniform", "normal"
+_CONSTANT, _UNIFORM = "constant", "uniform"
 
 # Coefficients of the normal quantile and its logarithm, in the order of `_quantile`.
 _UNIT = (0.5, 2.0**-32)
@@ -42,21 +42,11 @@ class Form:
 
     def __init__(self, table: TableConfig) -> None:
         spec = {"a": 0.0, "b": 0.0, **table.spec["initializer"]}
-        name, a, b = spec["name"], float(spec["a"]), float(spec["b"])
         with np.errstate(over="ignore"):
             self.stream = mix64(mix64(u64(int(table.seed) + GOLDEN)) ^ u64(place_of(table.base)["id"]))
-        if name == "zeros":
-            self.kind, a = _CONSTANT, 0.0
-        elif name == "constant":
-            self.kind = _CONSTANT
-        elif name in (_UNIFORM, _NORMAL):
-            self.kind = name
-        else:
-            raise ValueError(
-                f"table {table.name!r}: export lacks the initializer {name!r}; give unknown='zeros'"
-            )
-        self.a, self.b = np.float32(a), np.float32(b)
-        if self.kind == _UNIFORM and self.a == self.b:
+        self.a, self.b = np.float32(spec["a"]), np.float32(spec["b"])
+        self.kind = spec["name"]
+        if self.kind == "zeros" or (self.kind == _UNIFORM and self.a == self.b):
             self.kind = _CONSTANT
 
 

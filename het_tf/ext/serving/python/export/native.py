@@ -81,7 +81,7 @@ class Backend(redirect.Backend):
         follow = self._follow
         namespaces = sorted({source.namespace for source in sources})
         refused = ""
-        if any(source.filter.min_count or source.filter.max_age is not None for source in sources):
+        if any(source.min_count or source.since is not None for source in sources):
             refused = (
                 "min_count and max_age leave rows out, but a follower brings all that the server has; leave "
                 "them out (Follow(address, max_age=...) bounds the age of a served row)"
@@ -191,13 +191,9 @@ def write(path: Path, source: Source, format: Native) -> dict[str, Any]:
       LookupError: The table does not exist.
       OSError: `path` exists, or cannot be written.
     """
-    how: dict[str, Any] = {
-        "rows": format.row_dtype,
-        "unknown": format.unknown,
-        "min_count": source.filter.min_count,
-    }
-    if source.filter.max_age is not None:
-        how["last_used"] = max(0, math.ceil(source.filter.now - source.filter.max_age))
+    how = {"rows": format.row_dtype, "unknown": format.unknown, "min_count": source.min_count}
+    if source.since is not None:
+        how["last_used"] = max(0, math.ceil(source.since))
     text = native.call("HetServeWrite", source.namespace, source.table.name, str(path), json.dumps(how))
     written = dict(json.loads(text))
     source.kept, source.dropped = written["rows"], written["dropped"]

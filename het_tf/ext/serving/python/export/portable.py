@@ -34,7 +34,7 @@ class _Group:
         self.number = {source.key: number for number, source in enumerate(self.sources)}
         self.dim = self.sources[0].table.dim
         read = [source.read(work) for source in self.sources]
-        self.bytes = [len(one.keys) * quantise.row_bytes(row_dtype, self.dim) for one in read]
+        self.bytes = [len(keys) * quantise.row_bytes(row_dtype, self.dim) for keys, _ in read]
         self.initial: InitialRows | None = None
         forms = [form for _, form in members if form is not None]
         constants = np.zeros(len(members), np.float32)
@@ -42,10 +42,10 @@ class _Group:
             constants = np.array([form.a for form in forms], np.float32)
         elif forms:
             self.initial = InitialRows(forms, self.dim)
-        self.index = Index([one.keys for one in read])
+        self.index = Index([keys for keys, _ in read])
         self.values = quantise.RowArray(row_dtype, self.index.slots + len(read), self.dim)
         for source, first, region in zip(self.sources, self.index.first, self.index.regions, strict=True):
-            self.values.put(first + region.slot_of, read.pop(0).values, source.table.name)
+            self.values.put(first + region.slot_of, read.pop(0)[1], source.table.name)
         # After the last slot: the row of each table's unknown ids.
         unknown = np.repeat(constants[:, None], self.dim, axis=1)
         self.values.put(self.index.slots + np.arange(len(members)), unknown, self.sources[0].table.name)

@@ -159,18 +159,8 @@ def feed(names: list[str], values: list[Any]) -> dict[str, Any]:
     """Returns the plain tensors of a signature for inputs with these names."""
     given: dict[str, Any] = {}
     for name, x in zip(names, values, strict=True):
-        if isinstance(x, tf.SparseTensor):
-            given |= {
-                f"{name}_indices": x.indices,
-                f"{name}_values": x.values,
-                f"{name}_shape": x.dense_shape,
-            }
-        elif isinstance(x, tf.RaggedTensor):
-            given[f"{name}_values"] = x.flat_values
-            for axis, splits in enumerate(x.nested_row_splits):
-                given[f"{name}_row_splits" + (f"_{axis}" if x.ragged_rank > 1 else "")] = splits
-        else:
-            given[name] = x
+        parts, _ = _parts(name, tf.type_spec_from_value(x))
+        given |= zip(parts, tf.nest.flatten(x, expand_composites=True), strict=True)
     return given
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 
-from het_tf.ext.serving.python.following import follow, live, native, target
+from het_tf.ext.serving.python.following import follow, live, target
 from het_tf.python import show
 from het_tf.python.cli import JSON, Group, Options, answer, arg, within
 from het_tf.python.files import local
@@ -42,8 +42,7 @@ def run_follower(options: Options) -> int:
     if options.ps:
         os.environ["HET_SERVE_PS"] = options.ps
     ended, say = show.until_signal(), show.log("het serve")
-    how = native.Options(options.poll, options.rows)
-    follow.follow(found, how, options.once, ended, say)
+    follow.follow(found, options.poll, options.rows, options.once, ended, say)
     if ended():
         say("ended")
     return 0

@@ -222,18 +222,13 @@ def _age(seconds: float | None) -> str:
     return "unknown" if seconds is None else f"{seconds:.1f} s"
 
 
-def follow(
-    target: Target,
-    options: native.Options,
-    once: bool,
-    ended: Callable[[], bool],
-    say: Say,
-) -> None:
+def follow(target: Target, poll: float, rows: str, once: bool, ended: Callable[[], bool], say: Say) -> None:
     """Follows until `ended`.
 
     Args:
       target: The export.
-      options: How.
+      poll: As of `native.opened`.
+      rows: Likewise.
       once: End when the rows, and the versions published up to then, are here.
       ended: Asked about four times a second.
       say: Prints a line.
@@ -248,7 +243,7 @@ def follow(
     while not ended():
         try:
             with (
-                native.opened(target, target.server, options) as follower,
+                native.opened(target, target.server, poll, rows) as follower,
                 Client(address, 0.0) as client,
                 report.reporting(target, address, say),
             ):

@@ -2,16 +2,16 @@
 
 import contextlib
 import ctypes
-import dataclasses
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from het_tf.ext.serving.python.following.target import Target
 from het_tf.ext.serving.python.publishing.versions import Version
 from het_tf.python import calling, versions
 from het_tf.python.checks import is_number
+
+_SILENCE = 5.0  # seconds without a byte after which a server counts as dead
 
 
 class Follower:
@@ -61,29 +61,15 @@ def inspect(target: Target) -> dict[str, Any]:
     return dict(json.loads(calling.tools()("HetFollowInspect", json.dumps(_files(target)))))
 
 
-@dataclass(frozen=True)
-class Options:
-    """How a follower follows.
-
-    Attributes:
-      poll: Seconds between two questions to a partition.
-      rows: The format in which rows come, which rounds them: "float32", "float16", "int8" or "int4".
-      timeout: Seconds without a byte after which a server counts as dead.
-    """
-
-    poll: float = 0.1
-    rows: str = "float32"
-    timeout: float = 5.0
-
-
 @contextlib.contextmanager
-def opened(target: Target, address: str, options: Options) -> Iterator[Follower]:
+def opened(target: Target, address: str, poll: float, rows: str) -> Iterator[Follower]:
     """Follows while the context is open.
 
     Args:
       target: The export.
       address: The parameter server.
-      options: How.
+      poll: Seconds between two questions to a partition.
+      rows: The format in which rows come, which rounds them: "float32", "float16", "int8" or "int4".
 
     Raises:
       ConnectionError: No server answers.
@@ -96,7 +82,9 @@ def opened(target: Target, address: str, options: Options) -> Iterator[Follower]
         **_files(target),
         "positions": target.positions,
         "page_bytes": 1 << 20,
-        **dataclasses.asdict(options),
+        "poll": poll,
+        "rows": rows,
+        "timeout": _SILENCE,
     }
     handle = ctypes.c_void_p()
     calling.tools()("HetFollowOpen", json.dumps(fields), ctypes.byref(handle))
