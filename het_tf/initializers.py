@@ -4,17 +4,7 @@ They are a function of seed, table name and id.
 """
 
 from het_tf.python.gone import refuse
-from het_tf.python.table.initializers import (
-    Constant,
-    RandomNormal,
-    RandomUniform,
-    Zeros,
-)
+from het_tf.python.table.initializers import Constant, RandomNormal, RandomUniform, Zeros
 
 __getattr__ = refuse(__name__)
-__all__ = [
-    "Constant",
-    "RandomNormal",
-    "RandomUniform",
-    "Zeros",
-]
+__all__ = ["Constant", "RandomNormal", "RandomUniform", "Zeros"]

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 Count = Callable[[int], None]
+Say = Callable[[str], None]
 
 
 def say(text: str) -> None:
@@ -17,7 +18,7 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def log(program: str) -> Callable[[str], None]:
+def log(program: str) -> Say:
     """Returns a function that prints lines as `say` does, with the time in front."""
     return lambda text: say(f"{date(time.time())} {program}: {text}")
 

@@ -5,14 +5,13 @@ import json
 import math
 import os
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 from het_tf.python import backend, calling, extensions
 from het_tf.python.checks import one_of, whole_or_none
 from het_tf.python.session import collective, native, reporting, settings
 from het_tf.python.session.native import plain
 from het_tf.python.session.scopes import checked_namespace, current_namespace
-from het_tf.python.session.workers import Workers
 
 GRADIENT_SCALES = ("mean", "sum")
 _NO_OPTIONS = ("address", "password")  # of Store: not for the core's options
@@ -140,8 +139,10 @@ def init(
             "namespace": namespace,
             **json.loads(options),
         }
-        address = _agree(workers, address, equal)
-        _refuse_second_job(workers, address, namespace, store)
+        job_server = extensions.of("job_server")
+        address = job_server.agree(workers, address, equal, _leave_the_job)
+        password = settings.password_function(store.password if store.address else None)
+        job_server.refuse_second_job(workers, address, namespace, password)
     _connect(address, checked_namespace(namespace), options, store.password if address else None)
     settings.current.workers = workers
     settings.current.gradient_scale = gradient_scale
@@ -159,17 +160,6 @@ def _refuse_own_stores(launcher: str, ranks: int) -> None:
         )
 
 
-def _agree(workers: Workers, address: str, equal: dict[str, Any]) -> str:
-    """Returns the address of the tables for all ranks; `equal` has further arguments that must agree."""
-    return str(extensions.of("job_server").agree(workers, address, equal, _leave_the_job))
-
-
-def _refuse_second_job(workers: Workers, address: str, namespace: str, store: Store) -> None:
-    extensions.of("job_server").refuse_second_job(
-        workers, address, namespace, settings.password_function(store.password if store.address else None)
-    )
-
-
 def _leave_the_job() -> None:
     settings.leave()
     settings.workers().leave()
@@ -181,9 +171,7 @@ def _connect(
     changed = (options, password) != (settings.current.ps_options, settings.current.ps_password)
     if address != (settings.current.ps or "") or (address and changed):
         try:
-            native.call(
-                "HetConnectWith", address, options, calling.password(settings.password_function(password))
-            )
+            _use(address, options, password)
         except RuntimeError as error:
             raise RuntimeError(
                 f"{error}; call het_tf.init before the first layer is made, or het_tf.reset() first"
@@ -197,17 +185,16 @@ def _connect(
                 native.call("HetTableNames", namespace)  # connects
             except BaseException:  # Ctrl-C, too
                 before = settings.current
-                password = before.ps_password
-                native.call(
-                    "HetConnectWith",
-                    before.ps or "",
-                    before.ps_options,
-                    calling.password(settings.password_function(password)),
-                )
+                _use(before.ps or "", before.ps_options, before.ps_password)
                 raise
     settings.current.ps, settings.current.ps_options = address, options
     settings.current.ps_password = password
     reporting.start()
+
+
+def _use(address: str, options: str, password: str | Callable[[], str] | None) -> None:
+    """Lets the core use the tables at an address."""
+    native.call("HetConnectWith", address, options, calling.password(settings.password_function(password)))
 
 
 def connect() -> None:

@@ -1,5 +1,6 @@
 """The features of a layer, and the structure of its inputs and outputs."""
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,10 +36,7 @@ class Features:
         elif isinstance(features, Mapping):
             self.structure, items = "dict", list(features.items())
         elif isinstance(features, (list, tuple)):
-            self.structure, items = (
-                "list",
-                [(str(number), feature) for number, feature in enumerate(features)],
-            )
+            self.structure, items = "list", [(str(number), one) for number, one in enumerate(features)]
         else:
             raise ValueError(f"features is {features!r}; give a dict, a list or one het_tf.FeatureConfig")
         if not items:
@@ -47,16 +45,9 @@ class Features:
             if not isinstance(feature, FeatureConfig):
                 raise ValueError(f"features[{name!r}] is {feature!r}; give a het_tf.FeatureConfig")
         self.keys = [name for name, _ in items]
-        self.flat = [
-            FeatureConfig(
-                feature.table,
-                feature.combiner,
-                feature.padding_id,
-                feature.max_sequence_length,
-                name=str(name),
-            )
-            for name, feature in items
-        ]
+        self.flat = [copy.copy(feature) for _, feature in items]
+        for feature, name in zip(self.flat, self.keys, strict=True):
+            feature.name = str(name)
         self.tables = _distinct(self.flat)
 
     def use(self, tables: list[TableConfig]) -> None:

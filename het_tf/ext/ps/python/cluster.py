@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from het_tf.ext.ps.python.address import Place
 from het_tf.ext.ps.python.errors import ServerError
 from het_tf.ext.ps.python.node import Node, Refused
+from het_tf.python.show import Say
 
 SLOTS = 16384
 
@@ -26,7 +27,6 @@ def slot_of(key: str) -> int:
 
 AUTOMATIC_SHARDS = 3
 """With fewer, no replica is promoted without an operator: those left are no majority of all primaries."""
-Say = Callable[[str], None]
 
 
 @dataclass

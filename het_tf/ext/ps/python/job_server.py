@@ -18,7 +18,8 @@ from het_tf.ext.ps.python import reports
 from het_tf.ext.ps.python.client import Client
 from het_tf.ext.ps.python.errors import ServerError
 from het_tf.ext.ps.python.node import Node
-from het_tf.ext.ps.python.redis_server import LocalServer
+from het_tf.ext.ps.python.redis_server import LocalServer, is_loopback
+from het_tf.python.show import say
 
 WAIT_SECONDS = 60.0  # at the end, for the last rank to send its updates
 FAILED_SECONDS = 10.0  # the same after an error of rank 0: their updates will not be read
@@ -160,9 +161,9 @@ def _start() -> tuple[str, str]:
     except (ServerError, OSError) as error:
         return "", str(error)
     atexit.register(_end_of_job)
-    _say(
-        f"rank 0 runs the parameter server of this job at {_server.address} ({_server.program}); its tables "
-        "end with the job. HET_PS=ADDRESS names a lasting one."
+    say(
+        f"het_tf: rank 0 runs the parameter server of this job at {_server.address} ({_server.program}); its "
+        "tables end with the job. HET_PS=ADDRESS names a lasting one."
     )
     return _server.address, ""
 
@@ -182,7 +183,7 @@ def _is_local(address: str) -> bool:
         place = addresses.parse(address).places[0]
     except ValueError:
         return False
-    return bool(place.path) or place.host in ("localhost", "::1") or place.host.startswith("127.")
+    return bool(place.path) or is_loopback(place.host)
 
 
 def _end_of_job() -> None:
@@ -222,16 +223,16 @@ def _wait_for_others(server: LocalServer, begin: float, failed: bool) -> None:
         stopped = failed and all(map(_stopped, processes.values()))
         if stopped or waited > seconds:
             why = "is stopped (SIGSTOP)" if stopped else f"has not ended after {waited:.0f} s"
-            _say(
-                f"rank {others} {why}; the parameter server of this job stops, and updates it did not get "
-                "are lost"
+            say(
+                f"het_tf: rank {others} {why}; the parameter server of this job stops, and updates it did "
+                "not get are lost"
             )
             return
         if waited > 5 and not said:
             said = True
-            _say(
-                f"rank 0 is done, and keeps the parameter server of this job for rank {others}, at most "
-                f"{seconds - waited:.0f} s more"
+            say(
+                f"het_tf: rank 0 is done, and keeps the parameter server of this job for rank {others}, at "
+                f"most {seconds - waited:.0f} s more"
             )
         time.sleep(0.05)
 
@@ -242,10 +243,6 @@ def _stopped(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
     except OSError:
         return False
-
-
-def _say(text: str) -> None:
-    print(f"het_tf: {text}", file=sys.stderr, flush=True)
 
 
 def stop() -> None:

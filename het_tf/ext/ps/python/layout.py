@@ -10,7 +10,6 @@ after a crash and a reboot the pid may belong to another program.
 """
 
 import contextlib
-import dataclasses
 import errno
 import fcntl
 import json
@@ -34,13 +33,7 @@ BUS_OFFSET = 10000  # of the port of a cluster's bus
 
 
 def check_memory(text: str) -> str:
-    """Returns a number of bytes in redis.conf's form, such as 512mb. ValueError: as `memory_bytes`."""
-    memory_bytes(text)
-    return text.lower()
-
-
-def memory_bytes(text: str) -> int:
-    """Parses a number of bytes in redis.conf's form.
+    """Returns a number of bytes in redis.conf's form, such as 512mb.
 
     Raises:
       ValueError: `text` is not such a number, or less than an empty server takes.
@@ -51,13 +44,13 @@ def memory_bytes(text: str) -> int:
             f"maxmemory is '{text}'; write a number of bytes such as 512mb or 12gb (0: no limit)"
         )
     number, unit = int(found[1]), found[2] or ""
-    size: int = number * (1024 if unit.endswith("b") else 1000) ** " kmg".index(unit[:1] or " ")
+    size = number * (1024 if unit.endswith("b") else 1000) ** " kmg".index(unit[:1] or " ")
     if 0 < size < LEAST_MEMORY:
         raise ValueError(
             f"maxmemory is '{text}', {size} bytes, but a server takes megabytes without a row and would "
             f"refuse all; give at least {LEAST_MEMORY >> 20}mb, such as {number}gb, or 0 for no limit"
         )
-    return size
+    return text.lower()
 
 
 @dataclass(frozen=True)
@@ -299,8 +292,3 @@ def locked(directory: Path) -> Iterator[None]:
         raise ServerError(f"another het ps is at work in {directory}; wait for it") from None
     finally:
         os.close(handle)
-
-
-def changed(layout: Layout, **values: object) -> Layout:
-    """The layout with other values."""
-    return dataclasses.replace(layout, **values)  # type: ignore[arg-type]

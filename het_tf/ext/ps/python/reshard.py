@@ -16,15 +16,14 @@ stops with an error.
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from het_tf.ext.ps.python import cluster
 from het_tf.ext.ps.python.address import Address, Place
 from het_tf.ext.ps.python.balance import Move
 from het_tf.ext.ps.python.errors import ServerError
 from het_tf.ext.ps.python.node import Node, Refused, Unreachable
-
-Say = Callable[[str], None]
+from het_tf.python.show import Say
 
 KEYS_AT_ONCE = 100  # of a slot; a slot has one partition of each namespace
 MIGRATE_SECONDS = 120

@@ -1,6 +1,7 @@
 """`het ps up` and `het ps down`: start the servers of a directory, make them a cluster, stop them."""
 
 import contextlib
+import dataclasses
 import os
 import secrets
 import shlex
@@ -17,15 +18,13 @@ from het_tf.ext.ps.python.layout import (
     BUS_OFFSET,
     Layout,
     Member,
-    changed,
     check_ports,
     load,
     locked,
     write_private,
 )
 from het_tf.ext.ps.python.node import Refused, Unreachable
-
-Say = Callable[[str], None]
+from het_tf.python.show import Say
 
 # Fields that cannot change; the others can while no server runs.
 _SHAPE = ("shards", "replicas", "port", "unix", "bind", "tls")
@@ -63,7 +62,7 @@ def prepare(directory: Path, **asked: object) -> Layout:
                 f"the last server's port would be {last}; give a --port so that it stays under 65536"
             )
         if not new.unix and not redis_server.is_loopback(new.bind):
-            new = changed(new, password=secrets.token_hex(16))
+            new = dataclasses.replace(new, password=secrets.token_hex(16))
         directory.mkdir(0o700, parents=True, exist_ok=True)
         return new
     for name in _SHAPE:
@@ -72,7 +71,7 @@ def prepare(directory: Path, **asked: object) -> Layout:
                 f"{directory} has {name} = {getattr(old, name)}, and {given[name]} was asked for; leave the"
                 " option out (or --plan) to start what is there, or give another --dir"
             )
-    new = changed(old, **given)
+    new = dataclasses.replace(old, **given)  # type: ignore[arg-type]
     running = [member.name for member in old.members if member.pid()]
     if new != old and running:
         names = [name for name in given if given[name] != getattr(old, name)]
@@ -134,7 +133,7 @@ def _start_all(layout: Layout, timeout: float, say: Say) -> None:
     if layout.cluster:
         _form(layout, timeout, say)
         if not layout.formed:
-            changed(layout, formed=True).write()
+            dataclasses.replace(layout, formed=True).write()
 
 
 def _alive(member: Member, process: subprocess.Popen[bytes] | None) -> Callable[[], bool]:

@@ -71,19 +71,8 @@ def make_certificates(directory: Path, bind: str) -> None:
     (directory / "openssl.cnf").write_text(_CONFIG.format(addresses=addresses))
     common = ["req", "-x509", "-config", "openssl.cnf", "-days", str(DAYS), "-newkey", "ec", "-nodes"]
     common += ["-pkeyopt", "ec_paramgen_curve:prime256v1"]
-    _run(
-        directory,
-        openssl,
-        *common,
-        "-extensions",
-        "ca",
-        "-keyout",
-        "ca.key",
-        "-out",
-        "ca.crt",
-        "-subj",
-        "/CN=het-ps CA",
-    )
+    itself = ["-keyout", "ca.key", "-out", "ca.crt", "-subj", "/CN=het-ps CA"]
+    _run(directory, openssl, *common, "-extensions", "ca", *itself)
     # Rename it into place, so that it exists only when complete.
     signed = ["-CA", "ca.crt", "-CAkey", "ca.key", "-keyout", "server.key", "-out", "server.crt.new"]
     _run(directory, openssl, *common, "-extensions", "server", *signed)

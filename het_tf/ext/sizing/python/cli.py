@@ -6,6 +6,7 @@ import argparse
 import json
 import re
 import textwrap
+from collections.abc import Mapping
 from typing import Any
 
 from het_tf.ext.sizing.python.stats import KEYS, STATS, Stats
@@ -24,41 +25,43 @@ Forecasts the cost of a job before it runs.
       show the tables, servers and the time of a step""")
 
 _WIDEST = 28
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-_NUMBER = r"(\d+(?:\.\d*)?|\.\d+)"
+_BYTES = {"b": 1.0} | {
+    f"{prefix}{i}b": (1024.0 if i else 1000.0) ** power
+    for power, prefix in enumerate("kmgt", 1)
+    for i in ("", "i")
+}
+_RATES = {  # in bytes a second
+    f"{letter}b{end}": 1000.0**power / 8
+    for power, prefix in enumerate("kmg", 1)
+    for letter in (prefix, prefix.upper())
+    for end in ("", "it", "/s", "ps", "it/s", "itps")
+}
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 _UNBOUNDED = "unbounded"  # null in JSON
 _OPTIMIZERS = ("row_wise_adagrad", "adagrad", "sgd", "momentum", "adam", "ftrl")
 
 
+def _quantity(text: str, units: Mapping[str, float], what: str) -> float:
+    """Parses a number with its unit. ArgumentTypeError: it is not `what`."""
+    found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z/]+)", text)
+    if not found or found[2] not in units:
+        raise argparse.ArgumentTypeError(f"'{text}' is not {what}")
+    return float(found[1]) * units[found[2]]
+
+
 def _bytes(text: str) -> int:
     """Parses 64GB, 64GiB, 1_000B; without a unit, 64 would be bytes as well as gigabytes."""
-    found = re.fullmatch(
-        rf"{_NUMBER}\s*([kmgt]?)(i?)b", text.lower().replace("_", "") if text != "0" else "0b"
-    )
-    if not found:
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is not a number of bytes with its unit, such as 64GB (10^9 bytes a GB), 64GiB or 1000B"
-        )
-    unit = 1024 ** " kmgt".index(found[2] or " ") if found[3] else _UNITS[found[2]]
-    return round(float(found[1]) * unit)
+    what = "a number of bytes with its unit, such as 64GB (10^9 bytes a GB), 64GiB or 1000B"
+    return 0 if text == "0" else round(_quantity(text.lower().replace("_", ""), _BYTES, what))
 
 
 def _rate(text: str) -> float:
     """Parses bits a second, the unit of links; returns bytes a second."""
-    found = re.fullmatch(rf"{_NUMBER}\s*([kKmMgG])b(?:it)?(?:/s|ps)?", text)
-    if not found:
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is not a rate in bits a second, such as 10Gb (B would be bytes)"
-        )
-    return float(found[1]) * _UNITS[found[2].lower()] / 8
+    return _quantity(text, _RATES, "a rate in bits a second, such as 10Gb (B would be bytes)")
 
 
 def _seconds(text: str) -> float:
-    found = re.fullmatch(rf"{_NUMBER}\s*(s|ms|us)", text.lower())
-    if not found:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a time, such as 0.2ms")
-    return float(found[1]) * _SECONDS[found[2]]
+    return _quantity(text.lower(), _SECONDS, "a time, such as 0.2ms")
 
 
 def _staleness(text: str) -> int | str:

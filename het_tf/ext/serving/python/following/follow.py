@@ -24,8 +24,7 @@ from het_tf.ext.serving.python.publishing.versions import (
     parse_entry,
 )
 from het_tf.python import show
-
-Say = Callable[[str], None]
+from het_tf.python.show import Say
 
 WAIT = 0.25
 """Seconds between two looks at the rows, and the most that the end waits."""
