@@ -184,7 +184,7 @@ def test_one_directory_has_one_server(tmp_path):
 def test_others_need_the_password():
     with LocalServer.start(settings={"requirepass": "secret"}) as server:
         assert ask(server.address, "PING") == "PONG"
-        with pytest.raises(Refused, match=r"NOAUTH.*put the login into the address"):
+        with pytest.raises(Refused, match=r"NOAUTH.*give user and password as redis:"):
             ask(f"redis://127.0.0.1:{server.port}", "PING")
         assert b"secret" not in Path(f"/proc/{server.pid}/cmdline").read_bytes()
 

@@ -41,27 +41,30 @@ _UNBOUNDED = "unbounded"  # null in JSON
 _OPTIMIZERS = ("row_wise_adagrad", "adagrad", "sgd", "momentum", "adam", "ftrl")
 
 
-def _quantity(text: str, units: Mapping[str, float], what: str) -> float:
-    """Parses a number with its unit. ArgumentTypeError: it is not `what`."""
+def _quantity(text: str, units: Mapping[str, float], otherwise: str) -> float:
+    """Parses a number with its unit. ArgumentTypeError with the text `otherwise`: it is none."""
     found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z/]+)", text)
     if not found or found[2] not in units:
-        raise argparse.ArgumentTypeError(f"'{text}' is not {what}")
+        raise argparse.ArgumentTypeError(otherwise)
     return float(found[1]) * units[found[2]]
 
 
 def _bytes(text: str) -> int:
     """Parses 64GB, 64GiB, 1_000B; without a unit, 64 would be bytes as well as gigabytes."""
-    what = "a number of bytes with its unit, such as 64GB (10^9 bytes a GB), 64GiB or 1000B"
-    return 0 if text == "0" else round(_quantity(text.lower().replace("_", ""), _BYTES, what))
+    form = "a number of bytes with its unit, such as 64GB (10^9 bytes a GB), 64GiB or 1000B"
+    plain = "0b" if text == "0" else text.lower().replace("_", "")
+    return round(_quantity(plain, _BYTES, f"'{text}' is not {form}"))
 
 
 def _rate(text: str) -> float:
     """Parses bits a second, the unit of links; returns bytes a second."""
-    return _quantity(text, _RATES, "a rate in bits a second, such as 10Gb (B would be bytes)")
+    return _quantity(
+        text, _RATES, f"'{text}' is not a rate in bits a second, such as 10Gb (B would be bytes)"
+    )
 
 
 def _seconds(text: str) -> float:
-    return _quantity(text.lower(), _SECONDS, "a time, such as 0.2ms")
+    return _quantity(text.lower(), _SECONDS, f"'{text}' is not a time, such as 0.2ms")
 
 
 def _staleness(text: str) -> int | str:
