@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from het_tf.python import backend
+from het_tf.python import backend, callers
 from het_tf.python.quoting import quoted
 
 if backend.TENSORFLOW:
@@ -27,7 +27,8 @@ def widest() -> str:
 def check_dtype(feature: str | None, dtype: Any) -> None:
     """Raises ValueError, with the feature and the remedy, if ids cannot have this type."""
     name = tensors.dtype_name(dtype)
-    if not (name.startswith(("int", "uint")) or name == "string"):
+    # Keras builds a saved subclassed model from its inputs' shapes, and takes all their types for floats.
+    if not (name.startswith(("int", "uint")) or name == "string" or callers.of("build_from_config")):
         declared = f'keras.Input(shape, dtype="{widest()}")'
         raise ValueError(
             f"feature {quoted(str(feature))}: ids are {name}; they must be integers or strings (a float32 "

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import backends_worker
 import keras
+import layers_lib
 import numpy as np
 from backends_lib import DIM, apply, array, gradients
 
@@ -259,6 +260,12 @@ def saved(workers, place):
     collective.barrier()
     het_tf.checkpoint.restore(place / "checkpoints", model)
     np.testing.assert_array_equal(het_tf.Table("saved").lookup(np.arange(IDS), stored=True), before)
+
+
+def layers(workers, place):
+    """What layers keep beside their variables is rank 0's from the first step on."""
+    del place
+    layers_lib.begin_with_rank_0(workers.rank())
 
 
 def exact(workers, place):

@@ -194,7 +194,7 @@ def publish(folder: Path, server: str) -> None:
 def serve(folder: Path) -> None:
     import tensorflow as tf
 
-    import het_tf.serving  # registers the ops
+    assert het_tf.serving  # which registers the ops
 
     for other in ("torch", "jax"):
         found = np.load(folder / f"served-{other}.npz")

@@ -15,6 +15,7 @@ from pathlib import Path
 import checkpoint_worker
 import exact_worker
 import horovod_worker
+import layers_lib
 import numpy as np
 import saving_lib
 import tensorflow as tf
@@ -169,6 +170,7 @@ def leave_nothing(workers):
 
 CASES = {
     "begin": begin,
+    "layers": lambda workers, place: layers_lib.begin_with_rank_0(workers.rank),
     "bits": bits,
     "ways": lambda workers, place: horovod_worker.train_in_every_way(workers),
     "more_ways": lambda workers, place: horovod_worker.train_in_every_way(workers, more=True),

@@ -11,7 +11,7 @@ from het_tf.python.layer import checks, params, source, variable
 from het_tf.python.layer.backends import ops
 from het_tf.python.session import scopes, settings
 from het_tf.python.table import cache as cache_lib
-from het_tf.python.table import layer_state, notes, registry
+from het_tf.python.table import dense_layers, layer_state, notes, registry
 from het_tf.python.table.cache import Cache, LayerCache
 from het_tf.python.table.config import FeatureConfig, TableConfig
 from het_tf.python.table.features import Features
@@ -327,10 +327,12 @@ class EmbeddingCollection(keras.layers.Layer):
 
     def save_own_variables(self, store: Any) -> None:
         """Saves the rows of the tables (saving/h5.py)."""
+        dense_layers.warn_of_keras_files()
         extensions.of("saving").h5.save(self, store)
 
     def load_own_variables(self, store: Any) -> None:
         """Loads the rows of the tables (saving/h5.py)."""
+        dense_layers.warn_of_keras_files()
         extensions.of("saving").h5.load(self, store)
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
@@ -338,6 +340,7 @@ class EmbeddingCollection(keras.layers.Layer):
         if save_type == "savedmodel":
             notes.without_rows(self, "saved", "For serving use het_tf.export")
             return children
+        dense_layers.warn_of_keras_files()
         tables, saving = self._het_state.file_keys.items(), extensions.of("saving")
         return {**children, **{key: saving.bundle.state_of(self, table) for key, table in tables}}
 

@@ -89,7 +89,7 @@ def test_the_file_is_plain_safetensors(tmp_path):
     length = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + length])
     order = json.dumps([one.name for one in dense.variables_of(model)])
-    assert header.pop("__metadata__") == {"format": "het_tf dense 1", "order": order}
+    assert header.pop("__metadata__") == {"format": "het_tf dense 1", "order": order, "layers": "[]"}
     there = load(content)
     for name, value in dense.values(dense.variables_of(model)).items():
         assert there[name].dtype == value.dtype

@@ -32,7 +32,7 @@ def test_broadcast_takes_weights_and_optimizer_of_rank_0(played):
     with pytest.raises(RuntimeError, match="no weights yet"):
         het_tf.workers.broadcast(unbuilt)
     # With another number of weights the ranks would wait for each other.
-    played.others = lambda mine: [{"weights and optimizer": mine["weights and optimizer"][1:]}]
+    played.others = lambda mine: [{**mine, "weights and optimizer": mine["weights and optimizer"][1:]}]
     with pytest.raises(RuntimeError, match="between rank 0 and rank 1 in its weights and optimizer"):
         het_tf.workers.broadcast(model)
 

@@ -21,14 +21,14 @@ pytestmark = [pytest.mark.slow, horovod_lib.RANKS]
 def job(request, tmp_path_factory):
     """The launch, and the directory of its files."""
     place = tmp_path_factory.mktemp("ranks")
-    cases = "ways begin metrics loops fail export publish exact save keras_files orders end"
+    cases = "ways begin layers metrics loops fail export publish exact save keras_files orders end"
     bits = ["bits"] if request.param == "horovod" else []
     ranks = horovod_lib.Ranks(place, *bits, *cases.split(), backend=request.param, TMPDIR=str(place))
     yield ranks, place
     ranks.end()
 
 
-@pytest.mark.parametrize("case", ["ways", "begin", "metrics", "loops", "fail", "export", "publish"])
+@pytest.mark.parametrize("case", ["ways", "begin", "layers", "metrics", "loops", "fail", "export", "publish"])
 def test_both_ranks_are_through(job, case):
     """The assertions of a case are in the workers of tests/lib."""
     job[0].wait(case)

@@ -16,7 +16,7 @@ from backends_lib import BACKEND
 ROOT = Path(__file__).parents[3]
 WORKER = ROOT / "tests/lib/backends_ranks.py"
 SERVER = shutil.which("valkey-server") or shutil.which("redis-server")
-CASES = ["fit", "batches", "merged", "loop", "nan", "shards", "differ", "saved"]
+CASES = ["fit", "batches", "merged", "loop", "nan", "shards", "differ", "saved", "layers"]
 
 pytestmark = [
     pytest.mark.slow,

@@ -1,5 +1,6 @@
 """What brings ranks together in `fit`, and callbacks of several workers. Every rank gives the same."""
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
@@ -12,14 +13,14 @@ from het_tf.ext.workers.python.backends import ops
 from het_tf.ext.workers.python.metrics import global_metrics
 from het_tf.python.backend import keras
 from het_tf.python.session import collective, settings
-from het_tf.python.table import dense_optimizer, layer_state, optimizers
+from het_tf.python.table import dense_layers, dense_optimizer, layer_state, optimizers
 
 _Callback: Any = keras.callbacks.Callback
 _PLACE = 5  # of `callbacks` among the arguments of Model.fit
 
 
 def broadcast(model: Any) -> None:
-    """Broadcasts the weights of rank 0, and the state of its optimizer. Every rank must call it.
+    """Broadcasts the weights of rank 0, what its layers keep, and its optimizer's state. All ranks call it.
 
     Tables do not need it: they are shared, and their initial rows are equal everywhere.
 
@@ -42,11 +43,37 @@ def broadcast(model: Any) -> None:
     if settings.workers().size == 1:
         return
     # Ranks with another number of them would wait forever.
-    checks.compare(
-        model, {"weights and optimizer": [[list(one.shape), _dtype_name(one)] for one in variables]}
-    )
+    layers = list(dense_layers.layers_of(model))
+    mine = {
+        "weights and optimizer": [[list(one.shape), _dtype_name(one)] for one in variables],
+        "layers that keep a state": [type(one).__name__ for one in layers],
+    }
+    checks.compare(model, mine)
     for variable in variables:
         variable.assign(settings.workers().broadcast(ops.value(variable), "het_tf.variable"))
+    for layer in layers:
+        dense_layers.give(layer, _of_first_rank(dense_layers.take(layer)))
+
+
+def _of_first_rank(state: dense_layers.State) -> dense_layers.State:
+    """Returns rank 0's state of a layer, such as a vocabulary."""
+    workers = settings.workers()
+    assets = {name: np.frombuffer(content, np.uint8) for name, content in state.assets.items()}
+    parts = [
+        {name: (str(one.dtype), list(one.shape)) for name, one in arrays.items()}
+        for arrays in (state.arrays, assets)
+    ]
+    found = []
+    for mine, specs in zip((state.arrays, assets), workers.broadcast(parts, "het_tf.layer"), strict=True):
+        of_first = {
+            name: workers.broadcast(
+                mine[name] if workers.rank == 0 else np.empty(shape, dtype), "het_tf.layer state"
+            )
+            for name, (dtype, shape) in specs.items()
+        }
+        found.append(of_first)
+    contents = {name: one.tobytes() for name, one in found[1].items()}
+    return dataclasses.replace(state, arrays=found[0], assets=contents)
 
 
 def _dtype_name(variable: Any) -> str:

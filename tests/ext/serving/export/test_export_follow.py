@@ -40,6 +40,7 @@ def make_model(units: int = 4) -> Any:
     }
     rows = het_tf.keras.EmbeddingCollection(features)(inputs)
     x = keras.layers.Concatenate()([rows["id"], rows["past"]])
+    x = keras.layers.Normalization(name="scaled")(x)
     x = keras.layers.BatchNormalization()(keras.layers.Dense(units, activation="tanh")(x))
     x = keras.layers.Dropout(0.5)(x)
     return keras.Model(inputs, {"y": keras.layers.Dense(2)(x), "row": rows["id"] * 1.0})
@@ -74,6 +75,7 @@ def train(model: Any, rng: np.random.Generator) -> None:
     table.assign(IDS, rng.integers(-8, 8, (len(IDS), 3)) / 4)
     for one in dense.weights_of(model):
         one.variable.assign(rng.uniform(0.1, 1.0, one.shape))
+    model.get_layer("scaled").finalize_state()
 
 
 @pytest.fixture

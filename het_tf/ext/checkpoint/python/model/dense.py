@@ -2,14 +2,19 @@
 
 A plain safetensors file; a tensor's name is the path of its variable. The whole file is in memory while it is
 written; variables are read one at a time. Restoring matches by name. If the names differ only in the numbers
-that Keras adds when a process builds a model twice ("dense" and "dense_1"), it matches by the order of the
-variables, which the header's metadata has.
+that Keras adds when a process builds a model twice ("dense" and "dense_1"), or in the model's name before
+them, it matches by the order of the variables, which the header's metadata has.
+
+    model/PATH, optimizer/PATH      variables; metadata "order": their names
+    layers/N/arrays/KEY             what the N-th layer of table/dense_layers.py keeps beside its variables
+    layers/N/assets/PATH            a file of it, uint8; metadata "layers": name, kind and variables of each
 """
 
 import itertools
 import json
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +25,8 @@ import xxhash
 from het_tf.ext.checkpoint.python import manifest as manifests
 from het_tf.ext.checkpoint.python import tensors
 from het_tf.python.backend import keras
-from het_tf.python.table import dense_optimizer, layer_state
+from het_tf.python.table import dense_layers, dense_optimizer, layer_state
+from het_tf.python.table.dense_layers import State
 
 FILE = "dense.safetensors"
 _COUNTERS = ("int32", "int64", "uint32")
@@ -70,9 +76,15 @@ def variables_of(model: Any) -> list[Entry]:
 
 
 def weights_of(model: Any) -> list[Entry]:
-    """As `variables_of`, only what computes the model's outputs: `model.weights`."""
+    """As `variables_of`, only what computes the model's outputs: `model.weights`.
+
+    Then an empty entry whose name says what its layers keep beside them (table/dense_layers.py): weights
+    replace those of a served model only if that is equal.
+    """
     _prepare(model)
-    return _entries(model, "model", model.weights)
+    digest = dense_layers.digest(model)
+    kept = [Entry(f"layers/{digest}", "uint8", (0,))] if digest else []
+    return _entries(model, "model", model.weights) + kept
 
 
 def _prepare(model: Any) -> None:
@@ -106,9 +118,12 @@ def _entries(model: Any, part: str, variables: list[Any], prefix: str = "") -> l
 
 def values(variables: list[Entry]) -> dict[str, tensors.Array]:
     """Returns copies of the values of variables by their names."""
-    # PyTorch has no uint32, and holds such a variable as int64.
     return {
-        one.name: keras.ops.convert_to_numpy(one.variable).astype(one.dtype, copy=False) for one in variables
+        one.name: np.empty(one.shape, one.dtype)
+        if one.variable is None
+        # PyTorch has no uint32, and holds such a variable as int64.
+        else keras.ops.convert_to_numpy(one.variable).astype(one.dtype, copy=False)
+        for one in variables
     }
 
 
@@ -120,9 +135,16 @@ def _unique(name: str, seen: set[str]) -> str:
     return chosen
 
 
-def write(directory: Path, variables: list[Entry]) -> dict[str, Any]:
+def write(directory: Path, variables: list[Entry], states: Sequence[State] = ()) -> dict[str, Any]:
     """Writes the file and waits until it is on disk. Returns its entry of the manifest."""
-    raw = tensors.pack(values(variables), order=json.dumps([one.name for one in variables]))
+    arrays = values(variables)
+    for number, state in enumerate(states):
+        arrays |= {f"layers/{number}/arrays/{key}": array for key, array in state.arrays.items()}
+        for name, content in state.assets.items():
+            arrays[f"layers/{number}/assets/{name}"] = np.frombuffer(content, np.uint8)
+    layers = [{"name": one.name, "kind": one.kind, "variables": one.variables} for one in states]
+    order = json.dumps([one.name for one in variables])
+    raw = tensors.pack(arrays, order=order, layers=json.dumps(layers))
     path = directory / FILE
     with manifests.naming(path), path.open("xb") as out:
         out.write(raw)
@@ -145,6 +167,63 @@ def read_header(path: Path) -> list[Entry]:
     except (KeyError, TypeError, ValueError):
         raise file.damaged("its header has no order of its variables") from None
     return [Entry(one.name, one.dtype.name, one.shape) for one in found]
+
+
+def read_layers(path: Path) -> list[State]:
+    """Returns what the layers keep, in the order of `write`.
+
+    Raises:
+      FileNotFoundError: It does not exist.
+      ValueError: It is damaged, or was not written by `write`.
+    """
+    file = tensors.TensorFile(path)
+    try:
+        states = [State(**one) for one in json.loads(file.metadata["layers"])]
+        for name in file.tensors:
+            part, number, kind, key = (*name.split("/", 3), "", "", "")[:4]
+            if part == "layers" and kind == "arrays":
+                states[int(number)].arrays[key] = np.array(file.mapped(name))
+            elif part == "layers" and kind == "assets" and ".." not in Path(key).parts and key[0] != "/":
+                states[int(number)].assets[key] = file.mapped(name).tobytes()
+            elif part == "layers":
+                raise ValueError(name)
+    except (KeyError, TypeError, ValueError, IndexError):
+        raise file.damaged("its header does not describe the states of its layers") from None
+    return states
+
+
+def match_layers(
+    path: Path, states: list[State], model: Any, strict: bool
+) -> tuple[list[tuple[Any, State]], list[str]]:
+    """Pairs the layers of the file, in their order, with those of the model. Changes nothing.
+
+    Args:
+      path: The file, for messages.
+      states: What it has.
+      model: A built Keras model.
+      strict: False: pair none if the two sides differ.
+
+    Returns:
+      The pairs, and why they are left out.
+
+    Raises:
+      ValueError: The model has other layers that keep a state (`strict`).
+    """
+    here = list(dense_layers.layers_of(model))
+    saved = [one.kind for one in states]
+    live = [type(one).__name__ for one in here]
+    if saved == live:
+        return list(zip(here, states, strict=True)), []
+    line = (
+        f"layers that keep a state beside their variables: {', '.join(saved) or 'none'} in the checkpoint, "
+        f"{', '.join(live) or 'none'} in the model"
+    )
+    if strict:
+        raise ValueError(
+            f"{path} is not of model {model.name!r}; build the model that was saved, or give strict=False to "
+            f"leave them as they are:\n  {line}"
+        )
+    return [], [line]
 
 
 def match(
@@ -178,7 +257,7 @@ def match(
         here = [one for one in live if one.part == part]
         by_name = {one.name: one for one in here}
         same = by_name.keys() == {one.name for one in there}
-        if not same and _alike(there, here):
+        if not same and _alike(there, here, model.name):
             found = list(zip(there, here, strict=True))
             renumbered = True
         else:
@@ -233,9 +312,16 @@ def _fits(saved: str, live: str) -> bool:
     return saved == live or (saved in _COUNTERS and live in _COUNTERS)
 
 
-def _alike(there: list[Entry], here: list[Entry]) -> bool:
-    """Whether the names differ only in the numbers that Keras adds."""
-    plain = [[re.sub(r"_\d+(?![^/_#])", "", one.name) for one in side] for side in (there, here)]
+def _alike(there: list[Entry], here: list[Entry], model: str) -> bool:
+    """Whether the names differ only in the numbers that Keras adds, and in the model's name before them.
+
+    A layer has it before its name if a call of a subclassed model has built it, and not if `adapt` has.
+    """
+    numbers = r"_\d+(?![^/_#])"
+    prefix = rf"^(model|optimizer)/{re.escape(re.sub(numbers, '', model))}[/_]"
+    plain = [
+        [re.sub(prefix, r"\1/", re.sub(numbers, "", one.name)) for one in side] for side in (there, here)
+    ]
     return plain[0] == plain[1]
 
 
@@ -244,8 +330,8 @@ def _missing(text: str, side: list[Any], found: list[tuple[Entry, Entry]], which
     return [f"{text} {one.name} {one.dtype} {list(one.shape)}" for one in side if id(one) not in taken]
 
 
-def assign(path: Path, pairs: list[tuple[Entry, Entry]]) -> None:
-    """Assigns the variables of a model one by one.
+def assign(path: Path, pairs: list[tuple[Entry, Entry]], layers: Sequence[tuple[Any, State]] = ()) -> None:
+    """Assigns the variables of a model one by one, then lets its layers load what else they keep.
 
     Raises:
       ValueError: A counter does not fit into the model's type; no variable has changed.
@@ -256,6 +342,8 @@ def assign(path: Path, pairs: list[tuple[Entry, Entry]]) -> None:
             raise ValueError(f"{entry.name} in {path} is beyond the {live.dtype} of the model")
     for entry, live in pairs:
         live.variable.assign(_as(file, entry, live))
+    for layer, state in layers:
+        dense_layers.give(layer, state)
 
 
 def _as(file: tensors.TensorFile, entry: Entry, live: Entry) -> tensors.Array:

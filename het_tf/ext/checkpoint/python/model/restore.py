@@ -16,6 +16,7 @@ from het_tf.ext.checkpoint.python.model import dense, order
 from het_tf.ext.checkpoint.python.model.save import namespace_of
 from het_tf.ext.checkpoint.python.ranks import Ranks
 from het_tf.ext.checkpoint.python.store import store_info
+from het_tf.python.backend import keras
 from het_tf.python.session import native
 from het_tf.python.table import notes
 
@@ -81,6 +82,7 @@ def restore(
     target, loader = ranks.first(
         "find the checkpoint", lambda: (directories.resolve(place), f"het_tf-{uuid.uuid4().hex}")
     )
+    ranks.together("build the model", lambda: _build(target, model))
     here = ranks.first("list the tables", lambda: order.of_model(model, name))  # one list for all ranks
     # Pending pushes must not be applied to the loaded rows.
     ranks.together("send what its caches held back", lambda: native.call("HetFlush", name))
@@ -88,7 +90,7 @@ def restore(
 
     def look() -> tuple[list[Manifest], Any, reading.Reading, Any]:
         chain = directories.chain(target)
-        pairs = (None, []) if model is None else _match_dense(chain[-1], model, strict)
+        pairs = (None, [], []) if model is None else _match_dense(chain[-1], model, strict)
         live = store_info(name)["tables"]
         found = match(chain[-1], live, strict, slots, here)
         return chain, found, reading.plan_reading(chain, name, found.tables, slots, loader), pairs
@@ -101,7 +103,7 @@ def restore(
         return str(plan[0][-1].id)
 
     ids = ranks.together("read the checkpoint", plan_here)
-    chain, found, loads, (pairs, left_out) = plan
+    chain, found, loads, (pairs, layers, left_out) = plan
     if any(one != ids[0] for one in ids):
         raise ValueError(f"the ranks see different checkpoints at {target}; give a directory that all share")
 
@@ -116,7 +118,7 @@ def restore(
         reading.load(loads, ranks, add)
     if pairs is not None:
         file = target / chain[-1].dense["name"]
-        ranks.together("assign the dense weights", lambda: dense.assign(file, pairs))
+        ranks.together("assign the dense weights", lambda: dense.assign(file, pairs, layers))
     newest: Manifest = replace(
         chain[-1],
         only_in_checkpoint=found.only_in_checkpoint,
@@ -137,6 +139,15 @@ def _warn(found: Manifest, mine: list[str]) -> None:
         notes.warn(f"{found.path} is restored without:" + "".join(f"\n  {line}" for line in lines))
 
 
+def _build(target: Path, model: Any) -> None:
+    """Builds a model whose inputs' shapes the checkpoint knows: a subclass, or Sequential without Input."""
+    entry = None if getattr(model, "built", True) else manifests.read_manifest(target).dense
+    if entry is not None and entry["build"]:
+        with keras.name_scope(model.name, caller=model):  # as in a call: variables have its name
+            model.build_from_config(entry["build"])
+        model.built = all(layer.built for layer in model._flatten_layers(include_self=False))
+
+
 def _match_dense(manifest: Manifest, model: Any, strict: bool) -> Any:
     entry = manifest.dense
     if entry is None:
@@ -145,7 +156,9 @@ def _match_dense(manifest: Manifest, model: Any, strict: bool) -> Any:
             "without model"
         )
     file = manifest.path / entry["name"]
-    return dense.match(file, dense.read_header(file), model, strict)
+    pairs, left_out = dense.match(file, dense.read_header(file), model, strict)
+    layers, more = dense.match_layers(file, dense.read_layers(file), model, strict)
+    return pairs, layers, left_out + more
 
 
 def verify(path: str | os.PathLike[str]) -> Manifest:
@@ -168,4 +181,5 @@ def verify(path: str | os.PathLike[str]) -> Manifest:
             file = one.path / one.dense["name"]
             manifests.verify(file, one.dense)
             dense.read_header(file)
+            dense.read_layers(file)
     return chain[-1]

@@ -20,7 +20,7 @@ from het_tf.ext.checkpoint.python.ranks import Ranks
 from het_tf.ext.checkpoint.python.store import store_info
 from het_tf.python.checks import whole_or_none
 from het_tf.python.session import native, scopes
-from het_tf.python.table import layer_state
+from het_tf.python.table import dense_layers, layer_state
 
 
 def save(
@@ -142,9 +142,12 @@ class _Save:
         writing.require_same(plan, self._info, after)
         document = writing.describe(plan, self._info, after, entries, self._number, self._base)
         if self._model is not None:
+            variables = dense.variables_of(self._model)
+            states = [dense_layers.take(layer) for layer in dense_layers.layers_of(self._model)]
             document["dense"] = {
-                **dense.write(self._pending.path, dense.variables_of(self._model)),
+                **dense.write(self._pending.path, variables, states),
                 **order.of_model(self._model, self._namespace),
+                "build": self._model.get_build_config(),
             }
         manifests.write(self._pending.path, document)
         path, self._pending = self._pending.publish(), None

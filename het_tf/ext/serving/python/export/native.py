@@ -21,6 +21,7 @@ stay those of the export.
 import contextlib
 import json
 import math
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,8 @@ from het_tf.ext.serving.python.export.rows import Source
 from het_tf.python.layer.backends import tensorflow as ops
 from het_tf.python.session import native, settings
 from het_tf.python.session.native import tf
+from het_tf.python.table import dense_layers
+from het_tf.python.table.notes import HetWarning
 
 FILE = "follow.json"
 DENSE = "dense.safetensors"
@@ -141,15 +144,39 @@ class Backend(redirect.Backend):
         for one, value in zip(self._weights, values, strict=True):
             value.set_shape(one.shape)
             mapping.append((one.variable, value))
-        with tf.keras.StatelessScope(state_mapping=mapping):
-            yield
+        flat = model._flatten_layers()
+        copies = [
+            one for one in flat if isinstance(one, tf.keras.layers.Normalization)
+        ]  # weights in a tensor
+        try:
+            with tf.keras.StatelessScope(state_mapping=mapping):
+                for layer in copies:
+                    layer.finalize_state()
+                yield
+        finally:
+            with tf.init_scope():
+                for layer in copies:
+                    layer.finalize_state()
 
     def _write_dense(self, model: Any) -> None:
-        self._weights = dense.weights_of(model)
+        derived = [
+            layer.name
+            for layer in dense_layers.layers_of(model)
+            if dense_layers.take(layer).variables and not isinstance(layer, tf.keras.layers.Normalization)
+        ]
+        if derived:
+            warnings.warn(
+                f"layers {', '.join(map(repr, derived))} have a load_own_variables of their own; what they "
+                "derive there stays that of the export while their weights follow. Compute it in call()",
+                HetWarning,
+                stacklevel=2,
+            )
+        weights = dense.weights_of(model)
+        self._weights = [one for one in weights if one.variable is not None]
         path = self.directory / DENSE
-        path.write_bytes(tensors.pack(dense.values(self._weights)))
+        path.write_bytes(tensors.pack(dense.values(weights)))
         self._assets.append(tf.saved_model.Asset(str(path)))
-        signature = tensors.signature(one.spec for one in self._weights)
+        signature = tensors.signature(one.spec for one in weights)
         self._document["dense"] = {"file": DENSE, "signature": signature}
         self._write()
 

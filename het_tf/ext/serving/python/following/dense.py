@@ -47,8 +47,8 @@ def bring(client: Client, target: Target, version: Version) -> str:
         )
     if version.signature != target.signature:
         raise ValueError(
-            "its dense weights have other names, shapes or types than those of the export; export the model "
-            "again"
+            "its dense weights have other names, shapes or types than those of the export, or its layers "
+            "another vocabulary, other bins, or the like; export the model again"
         )
     return store(target.live, version, dense_store.fetch(client, version))
 
