@@ -5,11 +5,14 @@
 //   fuzz_replay TARGET --seeds FOLDER        writes the seeds as files
 //   fuzz_replay TARGET --unpack PACK FOLDER
 //   fuzz_replay TARGET --pack FOLDER PACK
+//   fuzz_replay TARGET --mutate PACK COUNT     without clang: runs changes of
+//                                              both; TARGET.input is the last
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <random>
 #include <string>
 
 #include "tests/fuzz/target.h"
@@ -72,6 +75,25 @@ void Replay(const het::fuzz::Target &target, const std::vector<std::string> &see
   std::printf("%s: %zu seeds and %zu kept inputs\n", target.name, seeds.size(), kept.size());
 }
 
+// Runs inputs with a few numbers written over, into or out of them, some cut off, some with another behind.
+void Mutate(const het::fuzz::Target &target, const std::vector<std::string> &inputs, size_t count) {
+  std::mt19937_64 random(1);
+  for (size_t i = 0; i < count; ++i) {
+    std::string input = inputs[random() % inputs.size()];
+    for (size_t changes = random() % 4; changes > 0; --changes) {
+      const uint64_t number = random() >> random() % 64;
+      const size_t old = random() % 9;
+      input.replace(random() % (input.size() + 1), old, reinterpret_cast<const char *>(&number),
+                    random() % 2 == 0 ? old : random() % 9);
+    }
+    if (random() % 4 == 0) input.resize(random() % (input.size() + 1));
+    if (random() % 2 == 0) input += inputs[random() % inputs.size()];
+    WriteFile(std::string(target.name) + ".input", input);
+    target.run(reinterpret_cast<const uint8_t *>(input.data()), input.size());
+  }
+  std::printf("%s: %zu changed inputs\n", target.name, count);
+}
+
 const het::fuzz::Target &Find(const std::string &name) {
   for (const het::fuzz::Target &target : het::fuzz::Targets()) {
     if (target.name == name) return target;
@@ -94,6 +116,9 @@ int main(int argc, char **argv) {
     WriteFolder(arguments[3], ReadPack(arguments[2]));
   } else if (command == "--pack" && argc == 5) {
     WritePack(arguments[2], arguments[3]);
+  } else if (command == "--mutate" && argc == 5) {
+    for (const std::string &input : ReadPack(arguments[2])) seeds.push_back(input);
+    Mutate(target, seeds, std::stoul(arguments[3]));
   } else if (argc == 3) {
     Replay(target, seeds, ReadPack(command));
   } else {

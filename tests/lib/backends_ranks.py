@@ -112,7 +112,7 @@ def batches(workers, place):
 
 
 def same(arrays):
-    of_ranks = settings.workers().gather_objects(arrays, "test.same")
+    of_ranks = settings.workers().gather_objects([np.asarray(one).tolist() for one in arrays], "test.same")
     for one, other in zip(*of_ranks, strict=True):
         np.testing.assert_array_equal(one, other)
 

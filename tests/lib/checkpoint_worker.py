@@ -76,7 +76,8 @@ def load(workers, place):
     checkpoint.restore(place / "c", made)
     equal(state(made), dict(np.load(place / "later0.npz")), "restored")
     batches(workers, made, 60, 62)
-    of_ranks = workers.gather_objects(state(made), "state")
+    mine = {name: np.asarray(one).tolist() for name, one in state(made).items()}
+    of_ranks = workers.gather_objects(mine, "state")
     for one in of_ranks:
         equal(one, of_ranks[0], "ranks")
     checkpoint.restore(place / "c" / "ckpt-00000004", made)

@@ -81,7 +81,7 @@ def weights_of(model):
 
 def same(workers, what, values):
     """Asserts that the ranks hold equal arrays."""
-    of_ranks = workers.gather_objects([np.asarray(v) for v in values], "same")
+    of_ranks = workers.gather_objects([np.asarray(v).tolist() for v in values], "same")
     for one in of_ranks[1:]:
         for a, b in zip(of_ranks[0], one, strict=True):
             np.testing.assert_array_equal(a, b, err_msg=what)

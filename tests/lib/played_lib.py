@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from het_tf.python.session.workers import Workers
+from het_tf.python.session.workers import Workers, objects, packed
 
 
 class Played(Workers):
@@ -55,7 +55,7 @@ class Played(Workers):
         self.gathered.append(label)
         found = list(self.others(value))
         found.insert(self.me, value)
-        return found
+        return objects(b"".join(packed(one, label) for one in found), self.ranks)  # as it arrives
 
     def broadcast(self, value, label):
         """The played rank 0 has zeros, and the objects of this one."""

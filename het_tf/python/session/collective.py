@@ -55,7 +55,7 @@ def ranks() -> tuple[int, int]:
 
 
 def gather(value: Any, label: str) -> list[Any]:
-    """Returns the values of all ranks in their order. Every rank must call it."""
+    """Returns the values of all ranks, which are for JSON, in their order. Every rank must call it."""
     return settings.workers().gather_objects(value, f"het_tf.{label}")
 
 
@@ -74,7 +74,7 @@ _KNOWN: dict[str, type[Exception]] = {
 def together(label: str, what: str) -> Iterator[list[Any]]:
     """Waits at the end until all ranks are there; raises an error of one rank on all. Every rank must enter.
 
-    Yields a list for what this rank tells, which must pickle. At the end it has what all ranks told, in their
+    Yields a list for what this rank tells, which is for JSON. At the end it has what all ranks told, in their
     order.
 
     Args:

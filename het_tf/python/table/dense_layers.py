@@ -107,7 +107,11 @@ def digest(model: Any) -> str:
 
 
 def give(layer: Any, state: State) -> None:
-    """Lets a layer load what `take` returned, and derive from its variables, which have their values."""
+    """Lets a layer load what `take` returned, and derive from its variables, which have their values.
+
+    Raises:
+      ValueError: An asset would be written outside of the layer's directory.
+    """
     arrays = dict(state.arrays)
     if _learns_bins(layer) and _BINS in arrays:
         layer.bin_boundaries = arrays.pop(_BINS).tolist()
@@ -119,6 +123,8 @@ def give(layer: Any, state: State) -> None:
     with tempfile.TemporaryDirectory(prefix="het_tf-assets-") as directory:
         for name, content in state.assets.items():
             path = Path(directory, name)
+            if not path.resolve().is_relative_to(Path(directory).resolve()):  # a file or a rank says so
+                raise ValueError(f"{name!r} of layer {layer.name!r} is no file in its directory of assets")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         layer.load_assets(directory)

@@ -197,7 +197,7 @@ def test_the_login_of_the_manual_is_enough(tmp_path):
         r"^An ACL user of workers needs, on `(.*)`:\n\n```\n(.*)\n```$", manual, re.MULTILINE
     )
     with redis_lib.running(tmp_path / "r") as server:
-        rule = ["ACL", "SETUSER", "worker", "on", ">pw", rules[0], *rules[1].split()]
+        rule = ["ACL", "SETUSER", "worker", "on", ">pw", *" ".join(rules).split()]
         assert server.command(*rule).startswith(b"+OK")
         het_tf.init(ps=f"unix://worker:pw@{server.socket}")
         redis_lib.train(het_tf.keras.Embedding(2, name="t", cache=het_tf.Cache(rows=5)), 3)

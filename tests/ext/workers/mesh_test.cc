@@ -259,8 +259,26 @@ TEST(MeshTest, BytesOfSomethingElseLoseTheRank) {
   const std::string request =
       "GET / HTTP/1.1\r\nHost: example.com\r\nAccept: */*\r\n\r\n" + std::string(64, 'x');
   ASSERT_EQ(write(sockets[1][0], request.data(), request.size()), static_cast<ssize_t>(request.size()));
-  EXPECT_THAT(Meet(&mesh, "step").message(), HasSubstr("rank 1 is lost"));
+  EXPECT_THAT(Meet(&mesh, "step").message(), HasSubstr("rank 1 is lost: it has sent what no rank sends"));
   close(sockets[1][0]);
+}
+
+// tests/fuzz has what a stranger may send; these are limits of a rank itself, which must name them.
+TEST(MeshTest, WhatIsTooLargeIsRefusedBeforeItTravels) {
+  const auto ranks = Ranks(2);
+  std::vector<Bytes> received;
+  const uint8_t byte = 0;
+  const Status data = ranks[0]->Exchange("step", "", {{}, {&byte, Mesh::kMostData + 1}}, &received);
+  const Status text = Meet(ranks[0].get(), std::string(Mesh::kMostText + 1, 'l'));
+  for (const Status& status : {data, text}) {
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr("travel between two ranks at once"));
+    EXPECT_LT(status.message().size(), 500);
+  }
+  // Neither has begun.
+  for (const Status& status : OnAll(ranks, [](Mesh* mesh) { return Meet(mesh, "step"); })) {
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
 }
 
 }  // namespace

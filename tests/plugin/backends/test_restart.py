@@ -15,6 +15,7 @@ from layers_lib import LABELS, LAYERS, ONLY_TENSORFLOW, build, predict, trained
 import het_tf
 from het_tf.ext.checkpoint.python import tensors
 from het_tf.ext.checkpoint.python.model import dense
+from het_tf.python.table import dense_layers
 
 pytestmark = pytest.mark.slow
 
@@ -167,3 +168,13 @@ def test_a_version_is_of_one_state_of_the_layers():
         specs = tensors.specs_of(tensors.pack(dense.values(dense.weights_of(model))))
         assert tensors.signature(specs) in signatures
     assert len(signatures) == 2
+
+
+def test_assets_are_written_in_their_directory_alone(tmp_path):
+    """Would catch a checkpoint, or a rank, that writes files of its choice."""
+    layer = keras.layers.Rescaling(1)
+    layer.load_assets = pytest.fail
+    for name in ("../outside", str(tmp_path / "outside"), "a/../../outside"):
+        with pytest.raises(ValueError, match="is no file in its directory of assets"):
+            dense_layers.give(layer, dense_layers.State(layer.name, "", assets={name: b"x"}))
+    assert not (tmp_path / "outside").exists()

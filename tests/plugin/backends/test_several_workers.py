@@ -219,10 +219,10 @@ def test_a_group_without_a_launcher_says_the_ranks(monkeypatch):
     from het_tf.ext.workers.python.backends import ops
 
     monkeypatch.setattr(ops, "group", lambda: ("torch.distributed", 1, 2))
-    monkeypatch.setattr(
-        torch.distributed, "broadcast_object_list", lambda words: words.__setitem__(0, "word")
-    )
-    assert str(find._of_group(None)) == "torch.distributed: rank 1 of 2, 0 of 1 on its node, run word"
+    monkeypatch.setattr(torch.distributed, "get_backend", lambda: "gloo")
+    monkeypatch.setattr(torch.distributed, "broadcast", lambda word, _: word.copy_(torch.arange(8)))
+    said = "torch.distributed: rank 1 of 2, 0 of 1 on its node, run 0001020304050607"
+    assert str(find._of_group(None)) == said
     with pytest.raises(RuntimeError, match=r"torch\.distributed runs 2 ranks, but het_tf was not told"):
         het_tf.keras.Embedding(2, name="untold")
     with pytest.raises(ValueError, match=r"torch\.distributed runs 2 ranks, which share tables, and no par"):

@@ -33,7 +33,7 @@ class Ranks:
 
         Args:
           what: The action in words, for the message "could not <what>".
-          action: Its result must pickle.
+          action: Its result is for JSON: of a tuple all ranks get a list.
 
         Returns:
           The results of all ranks in their order.

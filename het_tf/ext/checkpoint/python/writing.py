@@ -19,7 +19,7 @@ _ROW_BYTES = 8 + 8 + 4 + 2  # key, clock, last used, count
 
 @dataclass(frozen=True)
 class Writing:
-    """The plan of a save; equal on all ranks.
+    """The plan of a save; equal on all ranks, which get its fields as JSON.
 
     Attributes:
       path: The directory of the files.
@@ -30,7 +30,7 @@ class Writing:
       size: Approximate bytes.
     """
 
-    path: Path
+    path: str
     namespace: str
     tables: list[str]
     groups: list[tuple[str, list[int]]]
@@ -62,7 +62,7 @@ def plan_writing(
     size = sum(
         info["tables"][name]["rows"] * (_ROW_BYTES + 4 * info["tables"][name]["row_floats"]) for name in names
     )
-    return Writing(path, namespace, names, groups, since, size)
+    return Writing(str(path), namespace, names, groups, since, size)
 
 
 def _groups(partitions: int, ranks: int, files: int) -> list[tuple[str, list[int]]]:
@@ -101,8 +101,9 @@ def write_files(
 
     def write(number: int) -> dict[str, Any]:
         name, partitions = writing.groups[number]
-        (writing.path / name).unlink(missing_ok=True)
-        entry = save_rows(writing.namespace, writing.path / name, writing.tables, partitions, writing.since)
+        path = Path(writing.path, name)
+        path.unlink(missing_ok=True)
+        entry = save_rows(writing.namespace, path, writing.tables, partitions, writing.since)
         return {**entry, "name": name, "partitions": partitions}
 
     return in_parallel(write, numbers, done)

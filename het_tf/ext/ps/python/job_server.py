@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ def agree(workers: Any, address: str, settings: dict[str, Any], leave: Callable[
             )
             hint = " (is HET_PS set on every machine?)" if name == "address" else ""
             raise ValueError(f"{name} differs between the ranks: {text}{hint}; give all ranks one value")
-    machines = list(dict.fromkeys(one["machine"] for one in of_ranks))
+    machines = list(dict.fromkeys(tuple(one["machine"]) for one in of_ranks))
     if address:
         if len(machines) > 1 and _is_local(address) and workers.rank == 0:
             warnings.warn(
@@ -85,9 +85,9 @@ def agree(workers: Any, address: str, settings: dict[str, Any], leave: Callable[
     return _use(workers.rank, address)
 
 
-def refuse_other_machines(of_ranks: list[tuple[str, str]]) -> None:
+def refuse_other_machines(of_ranks: list[Sequence[str]]) -> None:
     """Raises RuntimeError if ranks run on several machines, given what `machine` says on each."""
-    machines = list(dict.fromkeys(of_ranks))
+    machines = list(dict.fromkeys(map(tuple, of_ranks)))
     if len(machines) > 1:
         raise RuntimeError(
             f"the ranks run on {len(machines)} machines ({', '.join(host for host, _ in machines)}), and no "

@@ -44,9 +44,9 @@ def packed(report: Mapping[str, Any]) -> str:
 def unpacked(text: str | None) -> dict[str, Any] | None:
     """Returns a stored report; None: it is none, or of another version."""
     try:
-        report = json.loads(zlib.decompress(base64.b64decode(text or "")))
+        report = json.loads(zlib.decompressobj().decompress(base64.b64decode(text or ""), 16 << 20))
         return report if report["format"] == FORMAT else None
-    except (ValueError, TypeError, KeyError, zlib.error):
+    except (ValueError, TypeError, KeyError, RecursionError, zlib.error):
         return None
 
 

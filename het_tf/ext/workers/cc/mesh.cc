@@ -20,8 +20,6 @@
 namespace het {
 namespace {
 
-constexpr size_t kMostText = size_t{1} << 20;
-constexpr uint64_t kMostData = uint64_t{1} << 40;
 constexpr int kSignsOfLife = 4;    // in the time after which a silent rank is lost
 constexpr double kApart = 3;       // times the timeout: ranks that wait so long in two collectives never meet
 constexpr double kEndSeconds = 2;  // for the other ranks to read the last messages
@@ -96,6 +94,16 @@ Mesh::~Mesh() {
 Status Mesh::Exchange(const std::string& label, const std::string& what,
                       const std::vector<Span<const uint8_t>>& parts, std::vector<Bytes>* received) {
   HET_RETURN_IF_ERROR(CheckNotInChild());
+  Header header;
+  header.label = static_cast<uint32_t>(label.size());
+  header.what = static_cast<uint32_t>(what.size());
+  for (const auto& part : parts) header.bytes = std::max<uint64_t>(header.bytes, part.size());
+  if (!MaySay(header)) {
+    return InvalidArgument("collective " + label.substr(0, 200) + " has " + std::to_string(header.bytes) +
+                           " bytes, and " + std::to_string(label.size() + what.size()) +
+                           " of text; at most " + std::to_string(kMostData) + " and " +
+                           std::to_string(kMostText) + " travel between two ranks at once");
+  }
   const double since = SteadySeconds();
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -104,9 +112,6 @@ Status Mesh::Exchange(const std::string& label, const std::string& what,
   }
   for (uint32_t i = 1; i < size(); ++i) {
     const uint32_t to = (rank_ + i) % size();
-    Header header;
-    header.label = static_cast<uint32_t>(label.size());
-    header.what = static_cast<uint32_t>(what.size());
     header.bytes = parts[to].size();
     Send(peers_[to].get(), header, label + what, parts[to]);
   }
@@ -226,10 +231,14 @@ Background::Pause Mesh::Listen() {
       got = Read(peer);
       if (got == Got::kAll) Arrived(peer);
     }
-    if (got == Got::kEnd) {
+    if (got >= Got::kEnd) {
       const std::lock_guard<std::mutex> lock(mutex_);
       peer->open = false;
-      if (!peer->ended) Lose(rank, "its process has ended without a word, or its machine is off");
+      if (!peer->ended || got != Got::kEnd) {
+        Lose(rank, got == Got::kEnd        ? "its process has ended without a word, or its machine is off"
+                   : got == Got::kStranger ? "it has sent what no rank sends"
+                                           : "there is no memory for what it sends");
+      }
       arrived_.notify_all();
       continue;
     }
@@ -263,8 +272,15 @@ Mesh::Got Mesh::Read(Peer* peer) {
   size_t room = sizeof(Header) - peer->got;
   if (peer->got >= sizeof(Header) + text) {
     const size_t at = peer->got - sizeof(Header) - text;
+    if (at == peer->data.size()) {
+      try {
+        peer->data.resize(std::min(header.bytes, std::max(kFirstBytes, 4 * std::max(at, peer->largest))));
+      } catch (const std::bad_alloc&) {
+        return Got::kNoMemory;
+      }
+    }
     to = peer->data.data() + at;
-    room = header.bytes - at;
+    room = peer->data.size() - at;
   } else if (peer->got >= sizeof(Header)) {
     const size_t at = peer->got - sizeof(Header);
     to = reinterpret_cast<uint8_t*>(peer->text.data()) + at;
@@ -279,16 +295,19 @@ Mesh::Got Mesh::Read(Peer* peer) {
     peer->heard = SteadySeconds();
   }
   if (peer->got == sizeof(Header)) {
-    if (header.kind > Kind::kEnd || header.label > kMostText || header.what > kMostText ||
-        header.bytes > kMostData) {
-      return Got::kEnd;  // not a rank
-    }
+    if (!MaySay(header)) return Got::kStranger;
     peer->text.resize(header.label + size_t{header.what});
-    peer->data.resize(header.bytes);
+    peer->data.clear();
   }
   const bool all = peer->got >= sizeof(Header) &&
                    peer->got == sizeof(Header) + header.label + size_t{header.what} + header.bytes;
   return all ? Got::kAll : Got::kMore;
+}
+
+bool Mesh::MaySay(const Header& header) {
+  if (header.kind != Kind::kData && (header.kind > Kind::kEnd || header.what != 0 || header.bytes != 0))
+    return false;
+  return header.label + size_t{header.what} <= kMostText && header.bytes <= kMostData;
 }
 
 void Mesh::Arrived(Peer* peer) {
@@ -305,6 +324,7 @@ void Mesh::Arrived(Peer* peer) {
     peer->ended = true;
     shutdown(peer->socket, SHUT_WR);  // the answer
   } else {
+    peer->largest = std::max(peer->largest, peer->data.size());
     peer->inbox[label].push_back({peer->text.substr(header.label), std::move(peer->data)});
     peer->data = Bytes();
   }

@@ -13,7 +13,12 @@
 // before: only exchanges that still need it fail. A sign of life says in which collective its rank waits, so
 // ranks that wait in different ones fail instead of waiting forever.
 //
-// Cost: two system calls a peer and exchange; what arrives is copied once.
+// **What a peer says.** A message has at most kMostText bytes of text and kMostData of data; what breaks this
+// ends the connection. Memory for data is at most kFirstBytes or four times what has come of this message, or
+// as the largest one before it.
+//
+// Cost: two system calls a peer and exchange; what arrives is copied once, a message far above all before it
+// up to twice more.
 //
 // Thread-safe, except that exchanges of one label come one after the other. `mutex_` guards all but the
 // sockets: a socket is written under its peer's `sending`, and read by the thread that listens alone. No
@@ -37,6 +42,10 @@ namespace het {
 
 class Mesh {
  public:
+  static constexpr size_t kMostText = size_t{1} << 20;  // label and description
+  static constexpr size_t kMostData = size_t{1} << 34;
+  static constexpr size_t kFirstBytes = size_t{1} << 20;
+
   // `sockets`: a connected stream socket for each rank; that of this rank is -1. The mesh owns them.
   // `patience`: seconds after which an exchange says on stderr for which ranks it waits, though they live.
   Mesh(uint32_t rank, std::vector<int> sockets, double timeout, double patience = 60);
@@ -51,8 +60,8 @@ class Mesh {
   // Sends parts[r] to rank r, and sets (*received)[r] to what rank r sent here; that of this rank stays
   // empty. `what` describes the data, such as "float [3]", and must be equal on all ranks.
   //
-  // Errors: kUnavailable: a rank is lost, or has ended. kInvalidArgument: `what` differs. kAborted: another
-  // rank waits in another collective. kCancelled: Ctrl-C.
+  // Errors: kUnavailable: a rank is lost, or has ended. kInvalidArgument: `what` differs, or a part is too
+  // large. kAborted: another rank waits in another collective. kCancelled: Ctrl-C.
   Status Exchange(const std::string& label, const std::string& what,
                   const std::vector<Span<const uint8_t>>& parts, std::vector<Bytes>* received);
 
@@ -78,7 +87,8 @@ class Mesh {
     Header header;
     std::string text;  // label and what
     Bytes data;
-    size_t got = 0;  // bytes of all three
+    size_t got = 0;      // bytes of all three
+    size_t largest = 0;  // bytes of the data of a message so far
 
     // Under mutex_.
     std::unordered_map<std::string, std::deque<Message>> inbox;  // by label; in the sender's order
@@ -88,11 +98,13 @@ class Mesh {
     std::string waits_in;                                        // label, or ""
     double waited = 0;                                           // seconds
   };
-  enum class Got { kMore, kAll, kNothing, kEnd };
+  enum class Got { kMore, kAll, kNothing, kEnd, kStranger, kNoMemory };
 
   Background::Pause Listen();
   // Reads the next bytes of the peer's message.
   Got Read(Peer* peer);
+  // Whether a rank may say so, of a header that has come whole.
+  static bool MaySay(const Header& header);
   void Arrived(Peer* peer);
   void SayAlive(double now);
   void Send(Peer* peer, const Header& header, const std::string& text, Span<const uint8_t> data);

@@ -109,6 +109,9 @@ struct Gather {
     const std::string what = "type " + std::to_string(type) + " [?]" + ShapeText({rest.data(), rest.size()});
     Bytes all;
     HET_RETURN_IF_ERROR(GatherFromRanks(mesh, label, what, mine, &all));
+    if (all.size() % row != 0) {
+      return Status(Code::kInternal, "collective " + label + ": a rank has sent a part of a row");
+    }
     shape[0] = static_cast<int64_t>(all.size() / row);
     HET_ASSIGN_OR_RETURN(const TfTensor output,
                          NewOutput(context, 0, type, {shape.data(), shape.size()}, TF_DataTypeSize(type)));

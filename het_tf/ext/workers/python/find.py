@@ -69,7 +69,7 @@ def _connect(
             "which starts one"
         )
     from het_tf.ext.ps.python import address as addresses
-    from het_tf.ext.workers.python import mesh
+    from het_tf.ext.workers.python import joining, mesh
 
     server = addresses.parse(address, ask_password) if address else None
     if hvd is not None:
@@ -77,7 +77,7 @@ def _connect(
 
         return Horovod(hvd, process, server)
     assert server is not None
-    sockets = mesh.meet(process, server)
+    sockets = joining.meet(process, server)
     if not backend.TENSORFLOW:
         return mesh.Mesh(process, sockets)
     from het_tf.ext.workers.python.mesh_tensors import TensorMesh

@@ -9,9 +9,10 @@ from typing import Any
 from het_tf.ext.ps.python import address as addresses
 from het_tf.ext.ps.python import job_server
 from het_tf.ext.workers.python.environments.process import Process
-from het_tf.ext.workers.python.mesh import Listener
+from het_tf.ext.workers.python.joining import Listener
 from het_tf.ext.workers.python.mesh_tensors import TensorMesh
 from het_tf.python.session.native import tf
+from het_tf.python.session.workers import objects, packed
 
 log = logging.getLogger("het_tf")
 
@@ -36,8 +37,9 @@ class Horovod(TensorMesh):
     def __init__(self, hvd: Any, process: Process, address: addresses.Address | None) -> None:
         self.hvd = hvd
         with Listener(address) as mine:
-            said = (mine.text, address is None, job_server.machine())
-            of_ranks = hvd.allgather_object(said, name="het_tf.meet")
+            said = packed((mine.text, address is None, job_server.machine()), "het_tf.meet")
+            lines = hvd.allgather(tf.constant([*said], tf.uint8), name="het_tf.meet")
+            of_ranks = objects(bytes(lines.numpy()), process.size)
             if any(alone for _, alone, _ in of_ranks):
                 job_server.refuse_other_machines([machine for *_, machine in of_ranks])
             sockets = mine.join(process, lambda: [text for text, *_ in of_ranks])

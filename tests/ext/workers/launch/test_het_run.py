@@ -35,8 +35,9 @@ def test_ranks_get_their_variables(run: Launches, how: str) -> None:
             assert [variables[f"{prefix}{name}"] for name in LAUNCHER] == [str(rank), "2", str(rank), "2"]
         assert (variables["HET_RESTART"], variables["HET_WORKERS_TIMEOUT"]) == ("0", "7")
         assert "TF_CPP_MIN_LOG_LEVEL" not in variables or "TF_CPP_MIN_LOG_LEVEL" in os.environ
-        ranks.append((variables["HET_RUN_ID"], variables["HET_PS"]))
-    assert ranks[0] == ranks[1]
+        ranks.append((variables["HET_RUN_ID"], variables["HET_PS"], variables["HET_RUN_SECRET"]))
+    assert ranks[0] == ranks[1] and len(ranks[0][2]) == 32
+    assert ranks[0][2] not in done.out + done.err
     assert not Path(ranks[0][1].removeprefix("unix://")).exists(), "the store outlives the job"
     assert sorted(done.out.splitlines()) == ["[1] hello from 1", "hello from 0"]
     assert done.err.startswith(f"het run: runs the parameter server of this job at {ranks[0][1]} (")

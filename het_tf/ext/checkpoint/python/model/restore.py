@@ -1,10 +1,10 @@
 """Restores and verifies: reads and compares everything before it changes a table or a weight."""
 
 import os
-import uuid
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from het_tf.ext.checkpoint.python import directory as directories
 from het_tf.ext.checkpoint.python import manifest as manifests
@@ -79,9 +79,8 @@ def restore(
     place, name = chosen[ranks.rank]
     ranks.agree("arguments", {"path": place, "namespace": name, "strict": strict, "slots": slots,
                               "model": model is not None})  # fmt: skip
-    target, loader = ranks.first(
-        "find the checkpoint", lambda: (directories.resolve(place), f"het_tf-{uuid.uuid4().hex}")
-    )
+    where, word = ranks.first("find the checkpoint", lambda: (str(directories.resolve(place)), uuid4().hex))
+    target, loader = Path(where), f"het_tf-{word}"
     ranks.together("build the model", lambda: _build(target, model))
     here = ranks.first("list the tables", lambda: order.of_model(model, name))  # one list for all ranks
     # Pending pushes must not be applied to the loaded rows.

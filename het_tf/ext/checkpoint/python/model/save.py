@@ -6,6 +6,7 @@ manifest is on disk before the directory gets its name; old checkpoints are remo
 
 import os
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ def save(
     """
     ranks = Ranks()
     chosen = ranks.together("begin", lambda: _checked(directory, model, step, keep, since, namespace))
-    where, name, number = chosen[ranks.rank]
+    where, name, number = Path(chosen[ranks.rank][0]), *chosen[ranks.rank][1:]
     ranks.agree("arguments", {"directory": str(where), "namespace": name, "step": number, "keep": keep,
                               "since": str(since.path if isinstance(since, Manifest) else since),
                               "model": model is not None})  # fmt: skip
@@ -77,7 +78,7 @@ def save(
     native.call("HetSettle", name)
     saving = _Save(where, name, number, model, keep)
     try:
-        planned = ranks.first("begin to save", lambda: saving.begin(since, ranks.size))
+        planned = writing.Writing(**ranks.first("begin to save", lambda: saving.begin(since, ranks.size)))
         size = planned.size // ranks.size
         with bars.shown(progress and ranks.rank == 0, f"saving into {where.resolve().name}", size) as add:
             plan, entries = _write(
@@ -85,7 +86,7 @@ def save(
                 planned,
                 lambda one: add(sum(table["rows"] for table in one["tables"].values()), one["bytes"]),
             )
-        path = ranks.first("end the save", lambda: saving.finish(plan, entries))
+        path = Path(ranks.first("end the save", lambda: str(saving.finish(plan, entries))))
     finally:
         saving.abandon()  # no rank is still writing
     ranks.together("go on", lambda: native.call("HetMarkDurable", name))
@@ -121,8 +122,8 @@ class _Save:
         self._base: Manifest | None = None
         self._info: dict[str, Any] = {}
 
-    def begin(self, since: Any, ranks: int) -> writing.Writing:
-        """Plans the files of all ranks."""
+    def begin(self, since: Any, ranks: int) -> dict[str, Any]:
+        """Plans the files of all ranks. Returns the fields of a `Writing`."""
         directories.make(self._where)
         self._pending = directories.Pending(self._where, self._number)
         self._info = store_info(self._namespace)
@@ -131,9 +132,8 @@ class _Save:
                 f"the namespace {self._namespace!r} has no tables, and no model is given: nothing to save"
             )
         self._base = _base(self._where, self._namespace, since)
-        return writing.plan_writing(
-            self._pending.path, self._namespace, self._info, base=self._base, ranks=ranks
-        )
+        path, name = self._pending.path, self._namespace
+        return asdict(writing.plan_writing(path, name, self._info, base=self._base, ranks=ranks))
 
     def finish(self, plan: writing.Writing, entries: list[dict[str, Any]]) -> Path:
         """Adds dense weights and manifest to the files of rows, and publishes the checkpoint."""
@@ -163,7 +163,7 @@ class _Save:
 
 def _checked(
     directory: Any, model: Any, step: Any, keep: Any, since: Any, namespace: str | None
-) -> tuple[Path, str, int | None]:
+) -> tuple[str, str, int | None]:
     """Returns the directory, the namespace and the step; refuses invalid arguments."""
     step = whole_or_none("step", step, 0)
     whole_or_none("keep", keep)
@@ -174,7 +174,7 @@ def _checked(
     if model is not None:
         dense.variables_of(model)
     where = directories.path_of("directory", directory)
-    return where, namespace_of(model, namespace), step
+    return str(where), namespace_of(model, namespace), step
 
 
 def namespace_of(model: Any, namespace: str | None) -> str:

@@ -152,6 +152,7 @@ def process() -> Process:
     """Returns what this process is in the process group. Every rank must call it."""
     found = group()
     assert found is not None
-    word = [secrets.token_hex(8)]
-    torch.distributed.broadcast_object_list(word)
-    return Process(*found, 0, 1, word[0])
+    device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
+    word = torch.tensor([*secrets.token_bytes(8)], dtype=torch.uint8, device=device)
+    torch.distributed.broadcast(word, 0)
+    return Process(*found, 0, 1, bytes(word.tolist()).hex())

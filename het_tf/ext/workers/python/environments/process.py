@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 Environment = Mapping[str, str]
+SECRET = "HET_RUN_SECRET"  # which only the processes of a run know (joining.py); printed nowhere
 
 
 @dataclass(frozen=True)

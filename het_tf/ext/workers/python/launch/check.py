@@ -18,7 +18,7 @@ from het_tf.ext.ps.python.node import Refused
 from het_tf.ext.workers.python import environments
 
 _SECONDS = 5.0
-_PROBE = "het:run:check"  # a key that is never written
+_PROBE = "het:check"  # a key that is never written
 
 
 def reachable(address: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import select
 import shutil
 import signal
@@ -18,7 +19,7 @@ from het_tf.ext.ps.python.client import Client
 from het_tf.ext.ps.python.errors import ServerError
 from het_tf.ext.ps.python.redis_server import LocalServer
 from het_tf.ext.workers.python import environments
-from het_tf.ext.workers.python.environments.process import Process
+from het_tf.ext.workers.python.environments.process import SECRET, Process
 from het_tf.ext.workers.python.launch.meeting import Meeting, Memory, Round, Store, Terms
 from het_tf.ext.workers.python.launch.ranks import TICK_SECONDS, Guard, Ranks, Signals
 from het_tf.python.show import say
@@ -107,6 +108,8 @@ class Job:
             self._server: LocalServer | None = None
             self._signals, self._guard = Signals(), Guard()
             self._meeting = Meeting(store, self.terms, self.nproc)
+            # Of several nodes: what the environment has, if anything.
+            self._secret = {} if self.terms.job else {SECRET: secrets.token_hex(16)}
             try:
                 return self._rounds()
             except _Ended as end:
@@ -173,7 +176,7 @@ class Job:
         }
         if store:
             own["HET_PS"] = os.environ.get("HET_PS") or store
-        return {**os.environ, **own}
+        return {**os.environ, **self._secret, **own}
 
     def _address(self, size: int) -> str:
         """The address of the store, which this process runs if none was given and ranks must share one."""

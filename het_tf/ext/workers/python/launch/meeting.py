@@ -221,7 +221,7 @@ class Meeting:
             self._store.ask(self._key(self._place), "UNLINK", self._key(self._place))
 
     def _key(self, what: int | str) -> str:
-        return f"het:run:{{{self._terms.job}}}:{what}"
+        return f"het-run:{{{self._terms.job}}}:{what}"
 
     def _report(self, state: str, why: str) -> dict[str, Any]:
         return {**self._me, "round": self._round.id, "state": state, "why": why}
