@@ -183,7 +183,11 @@ Error* Run(Frame* frame, const Body& body) {
     return body(call.get(), *frame);
   });
   if (code == 0) return nullptr;
-  ErrorArguments arguments{sizeof(ErrorArguments), nullptr, HetText(), code};
+  static thread_local std::string text;
+  text = std::string(HetText()) +
+         ". Keras' fit loses its dense weights with the step: load them (load_weights, "
+         "het_tf.checkpoint.restore)";
+  ErrorArguments arguments{sizeof(ErrorArguments), nullptr, text.c_str(), code};
   return frame->api->make_error(&arguments);
 }
 

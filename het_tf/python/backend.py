@@ -5,8 +5,10 @@ libhet_engine.so, which needs no TensorFlow, and nothing here imports it. A proc
 one backend: that of Keras when het_tf is first used.
 """
 
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from het_tf.python.importing import import_tensorflow
@@ -82,3 +84,17 @@ def threads() -> int:
     from het_tf.python.library import tf
 
     return int(tf.config.threading.get_intra_op_parallelism_threads())
+
+
+@contextlib.contextmanager
+def naming_lost_weights() -> Iterator[None]:
+    """Says what to do where a variable has no value: on JAX a step of `fit` that failed has taken it."""
+    try:
+        yield
+    except (RuntimeError, TypeError) as error:
+        if NAME != "jax":
+            raise
+        raise RuntimeError(
+            "a step of fit that failed took the dense weights with it; call load_weights or "
+            f"het_tf.checkpoint.restore, or build the model again. Rows are as before that step ({error})"
+        ) from None

@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from het_tf.python import backend
 from het_tf.python.backend import keras
 from het_tf.python.session import settings
 from het_tf.python.table import dense_optimizer, layer_state, notes, optimizers
@@ -94,7 +95,8 @@ def _rate_of(callbacks: Any) -> float | None:
     """The compiled rate of the model that is trained; None if it is not a variable."""
     optimizer = getattr(getattr(callbacks, "model", None), "optimizer", None)
     rate: Any = getattr(dense_optimizer.inner(optimizer), "_learning_rate", None)
-    return float(rate.numpy()) if optimizers.is_variable(rate) else None
+    with backend.naming_lost_weights():
+        return float(rate.numpy()) if optimizers.is_variable(rate) else None
 
 
 def _before(cls: Any, name: str, note: Callable[[Any], None]) -> None:

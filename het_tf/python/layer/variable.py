@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python import callers
+from het_tf.python import backend, callers
 from het_tf.python.backend import keras
 from het_tf.python.layer import unreached
 from het_tf.python.layer.backends import ops
@@ -69,6 +69,17 @@ class TableVariable(keras.Variable):
     @trainable.setter
     def trainable(self, value: bool) -> None:
         del value
+
+    @property
+    def value(self) -> Any:
+        """Its zeros. On JAX a step takes them from Keras' variables, and one that fails keeps them."""
+        if backend.NAME != "jax":
+            return super().value
+        try:
+            found = super().value
+        except TypeError:  # Keras has none, nor what makes some
+            found = None
+        return keras.ops.zeros((SLOTS, 2)) if found is None or ops.is_deleted(found) else found
 
     def _names(self) -> str:
         names = ", ".join(repr(table.name) for table in self.tables)

@@ -9,7 +9,7 @@ import keras
 import layers_lib
 import numpy as np
 import pytest
-from backends_lib import BACKEND
+from backends_lib import BACKEND, invalid
 from layers_lib import LABELS, LAYERS, ONLY_TENSORFLOW, build, predict, trained
 
 import het_tf
@@ -144,6 +144,49 @@ def test_a_file_builds_the_model_whose_inputs_it_knows(way, tmp_path):
         het_tf.checkpoint.restore(tmp_path, fresh)
         assert int(fresh.optimizer.iterations) == 1
     np.testing.assert_allclose(predict(fresh, x), expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("how", ["nan", "interrupt"])
+def test_a_model_goes_on_after_a_fit_that_failed(how, tmp_path):
+    """On JAX such a step has taken the arrays of the variables; what loads weights heals all of them."""
+    model, x, _ = build("batch", True)
+    rows = next(one for one in model.layers if one.name == "rows_batch")
+    model.compile("adam", "mse")
+    model.fit(x, LABELS, verbose=0)
+    model.save_weights(tmp_path / "m.weights.h5")
+    het_tf.checkpoint.save(tmp_path, model)
+    expected = predict(model, x)
+
+    class Interrupt(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            raise KeyboardInterrupt
+
+    for heal in ("load", "restore", "layer", "names"):
+        labels = np.full_like(LABELS, np.nan) if how == "nan" else LABELS
+        with pytest.raises((KeyboardInterrupt, invalid(), RuntimeError)):
+            model.fit(x, labels, verbose=0, callbacks=[Interrupt()] * (how == "interrupt"))
+        if how == "nan" and BACKEND == "jax":
+            lost = pytest.raises(RuntimeError, match=r"took the dense weights with it.*load_weights")
+            with lost:
+                het_tf.checkpoint.save(tmp_path / "other", model)
+            with lost:
+                model.fit(x, LABELS)
+        if heal == "load":
+            model.load_weights(tmp_path / "m.weights.h5")
+        elif heal == "restore":
+            het_tf.checkpoint.restore(tmp_path, model)
+        elif heal == "layer":
+            item = keras.Input((1,), dtype="int32", name="item")
+            other = keras.Model({"item": item}, keras.layers.Dense(1)(keras.layers.Flatten()(rows(item))))
+            other.compile("adam", "mse")
+            assert np.isfinite(other.fit({"item": x["item"]}, LABELS, verbose=0).history["loss"][0])
+            continue
+        else:
+            model = build("batch", True)[0]
+            model.compile("adam", "mse")
+            model.load_weights(tmp_path / "m.weights.h5")
+        np.testing.assert_allclose(predict(model, x), expected, rtol=1e-6, atol=1e-6, err_msg=heal)
+        assert np.isfinite(model.fit(x, LABELS, verbose=0).history["loss"][0]), heal
 
 
 def test_layers_of_another_model_are_named(tmp_path):

@@ -55,7 +55,12 @@ def is_state(value: Any) -> bool:
     """See engine.py. Also an array that a step was given and that failed: Keras puts it back."""
     if isinstance(value, jax.core.Tracer):
         return False
-    return (isinstance(value, jax.Array) and value.is_deleted()) or engine.is_state(value)
+    return is_deleted(value) or engine.is_state(value)
+
+
+def is_deleted(value: Any) -> bool:
+    """Whether it is an array that a step was given to reuse its memory."""
+    return isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer) and value.is_deleted()
 
 
 def keep_average(optimizer: Any, index: int, shape: tuple[int, ...]) -> None:

@@ -10,6 +10,7 @@ them, it matches by the order of the variables, which the header's metadata has.
     layers/N/assets/PATH            a file of it, uint8; metadata "layers": name, kind and variables of each
 """
 
+import contextlib
 import itertools
 import json
 import os
@@ -24,6 +25,7 @@ import xxhash
 
 from het_tf.ext.checkpoint.python import manifest as manifests
 from het_tf.ext.checkpoint.python import tensors
+from het_tf.python import backend
 from het_tf.python.backend import keras
 from het_tf.python.table import dense_layers, dense_optimizer, layer_state
 from het_tf.python.table.dense_layers import State
@@ -96,7 +98,8 @@ def _prepare(model: Any) -> None:
             f"model {model.name!r} has no weights yet; call it on a batch first, or give it a keras.Input"
         )
     if sync := getattr(model, "jax_state_sync", None):
-        sync()
+        with contextlib.suppress(RuntimeError):  # a step that failed has deleted them; `values` says so
+            sync()
 
 
 def _entries(model: Any, part: str, variables: list[Any], prefix: str = "") -> list[Entry]:
@@ -122,9 +125,14 @@ def values(variables: list[Entry]) -> dict[str, tensors.Array]:
         one.name: np.empty(one.shape, one.dtype)
         if one.variable is None
         # PyTorch has no uint32, and holds such a variable as int64.
-        else keras.ops.convert_to_numpy(one.variable).astype(one.dtype, copy=False)
+        else _numpy(one).astype(one.dtype, copy=False)
         for one in variables
     }
+
+
+def _numpy(entry: Entry) -> tensors.Array:
+    with backend.naming_lost_weights():
+        return np.asarray(keras.ops.convert_to_numpy(entry.variable))
 
 
 def _unique(name: str, seen: set[str]) -> str:
