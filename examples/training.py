@@ -113,6 +113,7 @@ def run(main: Callable[[argparse.Namespace], None], arguments: Parser) -> None:
     try:
         check_outputs(options)
         het_tf.init()
+        options.dense_learning_rate *= het_tf.workers.size()  # a step has the batches of all workers
         keras.utils.set_random_seed(options.seed)
         main(options)
     except (ImportError, ValueError, OSError, RuntimeError, tf.errors.OpError) as error:
@@ -194,10 +195,7 @@ def callbacks(options: argparse.Namespace) -> list[Any]:
     """Returns the callbacks of `fit`."""
     # Keras warns at the end of the first epoch of a stream whose length it did not know.
     warnings.filterwarnings("ignore", "Your input ran out of data", UserWarning)
-    result: list[Any] = [het_tf.callbacks.LearningRateScaling()]
-    if options.checkpoint is not None:
-        result.append(het_tf.callbacks.Checkpoint(options.checkpoint, keep=3))
-    return result
+    return [het_tf.callbacks.Checkpoint(options.checkpoint, keep=3)] if options.checkpoint else []
 
 
 def verbose() -> int:

@@ -17,6 +17,7 @@ GONE = {
     "het_tf.horovod": "`het run --nnodes MIN:MAX --max-restarts N`, and het_tf.workers",
     "het_tf.metrics": "keras_rs.metrics, and het_tf.workers.distribute to merge the states of ranks",
     "het_tf.models": _EXAMPLES,
+    "het_tf.callbacks.LearningRateScaling": "learning_rate=rate * het_tf.workers.size(), or a schedule of it",
     "het_tf.callbacks.PlanCheck": "het_tf.callbacks.TableStats, and `het plan show`",
     "het_tf.callbacks.StepTrace": "TensorFlow's profiler, and the times of Table.stats()",
     "het_tf.checkpoint.Manifest": "the file manifest.json of a checkpoint",

@@ -1,4 +1,4 @@
-"""What brings ranks together in `fit`, and callbacks of several workers. Every rank gives the same."""
+"""What brings ranks together in `fit` of a distributed model."""
 
 import dataclasses
 import functools
@@ -13,7 +13,7 @@ from het_tf.ext.workers.python.backends import ops
 from het_tf.ext.workers.python.metrics import global_metrics
 from het_tf.python.backend import keras
 from het_tf.python.session import collective, settings
-from het_tf.python.table import dense_layers, dense_optimizer, layer_state, optimizers
+from het_tf.python.table import dense_layers, dense_optimizer, layer_state
 
 _Callback: Any = keras.callbacks.Callback
 _PLACE = 5  # of `callbacks` among the arguments of Model.fit
@@ -153,76 +153,3 @@ class _Together(_Callback):
         """Flushes for readers of rows after `fit`, whose iterators are gone then."""
         ops.settle()
         ops.end_passes()
-
-
-class LearningRateScaling(_Callback):
-    """Multiplies the dense learning rate by the number of ranks, at once or over the first epochs.
-
-    N ranks with batches of B take one step on the mean gradient of N * B rows. For SGD the rate then grows
-    with N (Goyal et al., "Accurate, Large Minibatch SGD", 2017), over a few epochs: at the share x of the
-    warm-up it is `rate * (1 + (factor - 1) * x)`. A second `fit` does not scale again.
-
-    Args:
-      warmup_epochs: Number of epochs of the warm-up, >= 0; if Keras does not know the steps of the first
-        epoch, the rate moves at its end.
-      factor: The final factor of the rate; None: the number of ranks.
-
-    Raises:
-      ValueError: An argument is out of range; when training begins: the rate is a schedule.
-    """
-
-    def __init__(self, warmup_epochs: float = 0.0, factor: float | None = None) -> None:
-        super().__init__()
-        if not warmup_epochs >= 0:
-            raise ValueError(f"warmup_epochs is {warmup_epochs}; give a number of epochs >= 0")
-        if factor is not None and not factor > 0:
-            raise ValueError(f"factor is {factor}; give a number > 0, or None for the number of ranks")
-        self.warmup_epochs = float(warmup_epochs)
-        self.factor = factor
-        self._epoch = 0
-
-    def on_train_begin(self, logs: Any = None) -> None:
-        """Reads the rate of one rank."""
-        collective.require_init()
-        optimizer = self.model.optimizer
-        if optimizers.is_schedule(dense_optimizer.inner(optimizer)._learning_rate):
-            raise ValueError(
-                "the learning rate is a schedule, which cannot be assigned; multiply its rates by "
-                "the number of ranks where it is made, and leave LearningRateScaling out"
-            )
-        base, reached = getattr(optimizer, "_het_rates", (None, None))
-        rate = self._rate()
-        if base is None or reached is None or not np.isclose(rate, reached, rtol=1e-5):
-            base = rate
-        self._base = base
-        self._final = base * (settings.workers().size if self.factor is None else self.factor)
-        self._warm = base == rate
-        if not self.warmup_epochs:
-            self._set(self._final)
-
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Records the epoch."""
-        self._epoch = epoch
-        self._warm_up(float(epoch))
-
-    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Moves the rate during the warm-up."""
-        steps = (self.params or {}).get("steps")
-        if steps:
-            self._warm_up(self._epoch + batch / steps)
-
-    def _warm_up(self, epochs: float) -> None:
-        if self.warmup_epochs and self._warm:
-            share = min(epochs / self.warmup_epochs, 1.0)
-            if sync := getattr(self.model, "jax_state_sync", None):
-                sync()  # else a step of JAX that is done overwrites the rate
-            self._set(self._base + (self._final - self._base) * share)
-            self._warm = share < 1.0
-
-    def _rate(self) -> float:
-        return float(np.asarray(self.model.optimizer.learning_rate))
-
-    def _set(self, rate: float) -> None:
-        optimizer = self.model.optimizer
-        optimizer.learning_rate = rate
-        optimizer.__dict__["_het_rates"] = (self._base, rate)
