@@ -36,10 +36,6 @@ class Job:
     workers: dict[int, dict[str, Any]] = field(default_factory=dict)
     followers: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        """For `--json`."""
-        return {"tables": self.tables, "workers": self.workers, "followers": self.followers}
-
 
 def of_tables(servers: Iterable[Mapping[str, str]]) -> dict[str, Job]:
     """Returns the job of each namespace with its tables, from INFO of the servers of all rows."""

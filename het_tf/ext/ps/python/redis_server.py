@@ -190,13 +190,6 @@ class LocalServer:
       log: Its log.
     """
 
-    address: str
-    port: int
-    program: str
-    pid: int
-    directory: Path
-    log: Path
-
     @classmethod
     def start(
         cls,

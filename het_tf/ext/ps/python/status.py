@@ -126,7 +126,7 @@ class Picture:
             "servers": [server.to_json() for server in self.servers],
             "faults": self.faults,
             "notes": self.notes,
-            "jobs": {name: job.to_json() for name, job in self.jobs.items()},
+            "jobs": {name: vars(job) for name, job in self.jobs.items()},
         }
 
     def since(self, before: "Picture") -> None:

@@ -94,7 +94,7 @@ class Replayed:
       table: Its name.
       uses: Unique rows of its batch.
       hits: Rows of the batch in the cache.
-      miss, update, push, evict, checks: Rows by class.
+      miss, update, push, evict: Rows by class.
       row_bytes, key_bytes: Both ways, of rows and updates, and of keys and clocks.
       row_bytes_in, bytes_in: Incoming, of rows and of both.
       parts: Share of the table's partitions in requests of each kind ("pushes", "reads").
@@ -117,7 +117,6 @@ class Replayed:
     update: float
     push: float
     evict: float
-    checks: float
     row_bytes: float
     row_bytes_in: float
     key_bytes: float
@@ -211,7 +210,6 @@ def _scaled(
         update=counts["update_pull"],
         push=counts["bound_push"],
         evict=counts["evict_push"],
-        checks=counts["checks"],
         row_bytes=counts["row_bytes_in"] + counts["row_bytes_out"],
         row_bytes_in=counts["row_bytes_in"],
         key_bytes=names_in + names_out,

@@ -6,15 +6,13 @@ An exchange is an all-gather of half a kilobyte. It belongs to the step, not to 
 may leave in the middle of a pass, and another not.
 """
 
-import contextlib
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from het_tf.ext.streams.python.placement import mixed
 from het_tf.python.hashing import GAMMA
-from het_tf.python.session import collective, settings
+from het_tf.python.session import settings
 from het_tf.python.session.native import tf
 
 EVERY = 16  # global batches from one note to the next
@@ -23,17 +21,8 @@ _KEPT = 16  # notes: ranks may be _KEPT * EVERY batches apart
 _NUMBERS = 4  # of a note: stream, its pass, global batches in it so far, fingerprint
 
 
-@contextlib.contextmanager
-def agree() -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Compares the ranks' values at its end. Every rank must enter it.
-
-    Yields a function that takes this rank's value, for JSON.
-
-    Raises:
-      RuntimeError: The values differ. Further errors as of `collective.together`.
-    """
-    with collective.together("placement", "place its samples") as of_ranks:
-        yield of_ranks.append
+def require_equal(of_ranks: list[dict[str, Any]]) -> None:
+    """Raises RuntimeError if what the ranks say of their placement differs."""
     for what in of_ranks[0]:
         values = [one.get(what, "not there") for one in of_ranks]
         if any(value != values[0] for value in values):

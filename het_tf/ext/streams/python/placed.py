@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from het_tf.ext.streams.python.agreement import Stream, agree
+from het_tf.ext.streams.python.agreement import Stream, require_equal
 from het_tf.ext.streams.python.location import LOCATION, ByLocation
 from het_tf.ext.streams.python.on_demand import Readers
 from het_tf.ext.streams.python.placement import Placement, hashes
@@ -51,13 +51,14 @@ class ByField:
 def place(data: Any, by: str, batch: int, readers: Readers) -> Any:
     """Returns this rank's batches of a placed stream; arguments and errors as in `shard_placed`."""
     rank, ranks = collective.ranks()
-    with agree() as say:
+    with collective.together("placement", "place its samples") as of_ranks:
         placement = Placement(by, ranks, batch)
         whole = _global_batches(data, placement.samples)
         spec = whole.element_spec
         rule = ByLocation(placement, spec, readers) if by == LOCATION else ByField(placement, spec)
         _refuse_sparse(spec)
-        say({**placement.describe(), "type": rule.kind, "on demand": readers.on_demand})
+        of_ranks.append({**placement.describe(), "type": rule.kind, "on demand": readers.on_demand})
+    require_equal(of_ranks)
     stream = Stream()
     if placement.workers == 1:
         return readers.of_rank(whole)

@@ -2,8 +2,7 @@
 
 import contextlib
 import os
-import secrets
-import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,20 +12,19 @@ from het_tf.python.files import sync
 @contextlib.contextmanager
 def staging_of(target: Path) -> Iterator[tuple[Path, Path]]:
     """Yields two temporary directories beside the target: for the SavedModel, and for its assets."""
-    base = target.parent / f".tmp-{target.name}-{secrets.token_hex(4)}"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        base.mkdir()
+        base = tempfile.TemporaryDirectory(
+            prefix=f".tmp-{target.name}-", dir=target.parent, ignore_cleanup_errors=True
+        )
     except OSError as error:
         raise type(error)(
             error.errno, f"{target} cannot be written: {error.strerror}; give a directory where you may write"
         ) from None
-    try:
-        work = base / "work"
+    with base as place:
+        work = Path(place, "work")
         work.mkdir()
-        yield base / "model", work
-    finally:
-        shutil.rmtree(base, ignore_errors=True)
+        yield Path(place, "model"), work
 
 
 def replace(staging: Path, target: Path, overwrite: bool) -> None:
