@@ -2,8 +2,8 @@
 
 Relative links and their anchors lead somewhere, paths in backticks and public names exist (except in the
 changelog, and names in decisions and results, which tell of what has gone), every `make x` names a target,
-prose (not tables, not code) ends before column 100, figures are those of their files, and all pages together
-keep to the limits of pages and words.
+prose (not tables, not code) ends before column 100, no Markdown is left where CommonMark reads HTML or text
+(GitHub does), figures are those of their files, and all pages together keep to the limits of pages and words.
 """
 
 import ast
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import docs_site
 import figures
+from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s#]*)(?:#([^)]*))?\)")
@@ -38,6 +39,16 @@ def anchors(document: Path) -> set[str]:
     """The anchors that GitHub makes of a document's headings."""
     headings = HEADING.findall(CODE.sub("", document.read_text()))
     return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+def left_over(text: str) -> list[str]:
+    """Markdown that a reader sees as such: in a block of HTML, as behind a comment, or in plain text."""
+    found = []
+    for token in MarkdownIt("commonmark").enable("table").parse(text):
+        if token.type == "html_block":
+            found.append(COMMENT.sub("", token.content))
+        found += [one.content for one in token.children or [] if one.type == "text"]
+    return [text for text in found if re.search(r"\*\*|\]\(|^\|.*\|$|\|-{3}", text.strip())]
 
 
 def long_lines(text: str) -> list[str]:
@@ -145,6 +156,7 @@ def main() -> int:
                 faults.append(f"{name}: {link} has no heading for #{anchor}")
         if name.endswith(".md"):
             faults += [f"{name}: longer than {COLUMNS} columns: {line[:60]}..." for line in long_lines(text)]
+            faults += [f"{name}: stays Markdown: {one.strip()[:60]}" for one in left_over(text)]
         if name != "CHANGELOG.md":
             faults += [f"{name}: there is no `{path}`" for path in gone(text, files)]
         if not name.startswith(PAST):
