@@ -64,10 +64,10 @@ def _of_first_rank(state: dense_layers.State) -> dense_layers.State:
         for arrays in (state.arrays, assets)
     ]
     found = []
-    for mine, specs in zip((state.arrays, assets), workers.broadcast(parts, "het_tf.layer"), strict=True):
+    for mine, specs in zip((state.arrays, assets), workers.broadcast(parts, "het_tf.parts"), strict=True):
         of_first = {
             name: workers.broadcast(
-                mine[name] if workers.rank == 0 else np.empty(shape, dtype), "het_tf.layer state"
+                mine[name] if workers.rank == 0 else np.empty(shape, dtype), "het_tf.part"
             )
             for name, (dtype, shape) in specs.items()
         }
