@@ -28,8 +28,8 @@ struct OptimizerView {
   uint32_t n_corrections;
 };
 
-// Checks config.optimizer, its parameters, max_norm, l2 and config.row_floats; throws a Failure with
-// HET_DEV_INVALID. The caller sets `corrections`, by copying Corrections() into device memory.
+// Of a config that core/row has checked. The caller sets `corrections`, by copying Corrections() into device
+// memory.
 OptimizerView MakeOptimizer(const HetDevTableConfig& config);
 
 // Adam's corrections, so that a tick does not compute two exponentials. Empty for other optimizers.

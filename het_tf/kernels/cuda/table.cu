@@ -1,3 +1,4 @@
+#include <utility>
 #include <vector>
 
 #include "het_tf/kernels/cuda/optimizers.h"
@@ -18,43 +19,8 @@ struct Sections {
   uint64_t bytes;
 };
 
-// Throws if the sections do not fit into 64 bits.
-class Layout {
- public:
-  explicit Layout(const HetDevTableConfig& config) : config_(config) {}
-  uint64_t Add(uint64_t rows, uint64_t bytes_per_row) {
-    const uint64_t begin = end_;
-    if (bytes_per_row != 0 && rows > (uint64_t{1} << 62) / bytes_per_row) TooLarge();
-    end_ += (rows * bytes_per_row + 255) / 256 * 256;
-    if (end_ > uint64_t{1} << 62) TooLarge();
-    return begin;
-  }
-  uint64_t end() const { return end_; }
-
- private:
-  [[noreturn]] void TooLarge() const {
-    Fail(HET_DEV_INVALID, NameOf(config_) + ": capacity " + std::to_string(config_.capacity) + " rows of " +
-                              std::to_string(config_.row_floats) + " floats is more than any device holds");
-  }
-  const HetDevTableConfig& config_;
-  uint64_t end_ = 0;
-};
-
+// A table of the most rows and the widest ones takes less than 2^53 bytes.
 Sections Plan(const HetDevTableConfig& config, uint64_t corrections) {
-  Sections sections;
-  sections.buckets = (config.capacity + kBucketSlots - 1) / kBucketSlots;
-  const uint64_t rows = sections.buckets * kBucketSlots;
-  Layout layout(config);
-  sections.digests = layout.Add(rows, 1);
-  sections.slots = layout.Add(rows, sizeof(Slot));
-  const RecordLayout record = RecordOf(config.dim, config.row_floats, config.keep_updates != 0);
-  sections.records = layout.Add(rows, uint64_t{record.stride} * sizeof(float));
-  sections.corrections = layout.Add(corrections, sizeof(float));
-  sections.bytes = layout.end();
-  return sections;
-}
-
-OptimizerView Check(const HetDevTableConfig& config) {
   if (config.capacity == 0) {
     Fail(HET_DEV_INVALID, NameOf(config) + ": capacity is 0 rows. Remedy: give it at least 1");
   }
@@ -62,22 +28,18 @@ OptimizerView Check(const HetDevTableConfig& config) {
     Fail(HET_DEV_INVALID, NameOf(config) + ": capacity " + std::to_string(config.capacity) + "; at most " +
                               std::to_string(HET_DEV_MOST_ROWS) + " rows are possible");
   }
-  if (config.dim == 0 || config.dim > 65536) {
-    Fail(HET_DEV_INVALID, NameOf(config) + ": dim " + std::to_string(config.dim) + "; it is from 1 to 65536");
-  }
-  if (config.row_floats < config.dim) {
-    Fail(HET_DEV_INVALID, NameOf(config) + ": row_floats " + std::to_string(config.row_floats) +
-                              " is less than dim " + std::to_string(config.dim));
-  }
-  if (config.policy < HET_DEV_LRU || config.policy > HET_DEV_LFU) {
-    Fail(HET_DEV_INVALID, NameOf(config) + ": policy " + std::to_string(config.policy) +
-                              " is unknown; choose HET_DEV_LRU or HET_DEV_LFU");
-  }
-  if (config.partitions == 0 || config.partitions > 65536) {
-    Fail(HET_DEV_INVALID, NameOf(config) + ": partitions " + std::to_string(config.partitions) +
-                              "; a store has from 1 to 65536");
-  }
-  return MakeOptimizer(config);
+  Sections sections = {};
+  sections.buckets = (config.capacity + kBucketSlots - 1) / kBucketSlots;
+  const uint64_t rows = sections.buckets * kBucketSlots;
+  const RecordLayout record = RecordOf(config.dim, config.row_floats, config.keep_updates != 0);
+  const auto add = [&sections](uint64_t bytes) {
+    return std::exchange(sections.bytes, sections.bytes + (bytes + 255) / 256 * 256);
+  };
+  sections.digests = add(rows);
+  sections.slots = add(rows * sizeof(Slot));
+  sections.records = add(rows * record.stride * sizeof(float));
+  sections.corrections = add(corrections * sizeof(float));
+  return sections;
 }
 
 struct HalveKernel {
@@ -200,7 +162,6 @@ using namespace het::dev;  // NOLINT: the functions of the C ABI
 int HetDevTableBytes(const HetDevTableConfig* config, uint64_t* bytes) {
   return Guard([&] {
     *bytes = 0;
-    Check(*config);
     *bytes = Plan(*config, Corrections(*config).size()).bytes;
   });
 }
@@ -208,7 +169,6 @@ int HetDevTableBytes(const HetDevTableConfig* config, uint64_t* bytes) {
 int HetDevCreateTable(HetDevContext* context, const HetDevTableConfig* config, HetDevTable** table) {
   return Guard([&] {
     *table = nullptr;
-    OptimizerView optimizer = Check(*config);
     const std::vector<float> corrections = Corrections(*config);
     const Sections sections = Plan(*config, corrections.size());
     context->Begin(nullptr);
@@ -234,13 +194,13 @@ int HetDevCreateTable(HetDevContext* context, const HetDevTableConfig* config, H
     view.row_floats = config->row_floats;
     view.state_floats = view.row_floats - view.dim;
     view.policy = config->policy;
+    view.optimizer = MakeOptimizer(*config);
     if (!corrections.empty()) {
       const Dev<float> to(static_cast<float*>(section(sections.corrections)));
       context->CopyIn(to, corrections.data(), corrections.size());
-      optimizer.corrections = Dev<const float>(to.raw());
-      optimizer.n_corrections = static_cast<uint32_t>(corrections.size());
+      view.optimizer.corrections = Dev<const float>(to.raw());
+      view.optimizer.n_corrections = static_cast<uint32_t>(corrections.size());
     }
-    view.optimizer = optimizer;
     context->Fill(view.digests, 0, made->capacity);
     context->Fill(view.slots, 0, made->capacity);
     context->Wait();

@@ -134,7 +134,7 @@ typedef struct {
   const char* name;  /* for messages */
   uint64_t capacity; /* rows, 1 to HET_DEV_MOST_ROWS; rounded up to whole buckets of 32 */
   uint32_t dim;
-  uint32_t row_floats; /* dim and the optimizer's slots (core/row/optimizer.h); checked */
+  uint32_t row_floats; /* dim and the optimizer's slots (core/row/optimizer.h) */
   int policy;
   int optimizer;
   double params[8]; /* of the optimizer, in the order above */
