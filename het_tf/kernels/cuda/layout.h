@@ -230,13 +230,14 @@ struct Position {
   bool padding;
 };
 
-template <typename Batch>
-HET_DEV uint32_t FeatureOfItem(const Batch& batch, uint64_t item) {
+// The last feature that begins at or before `number`, of the positions or of the items.
+template <uint64_t FeatureView::*kBegin, typename Batch>
+HET_DEV uint32_t FeatureOf(const Batch& batch, uint64_t number) {
   uint32_t low = 0;
-  uint32_t high = batch.n_features;  // finds the last feature that begins at or before `item`
+  uint32_t high = batch.n_features;
   while (high - low > 1) {
     const uint32_t middle = (low + high) / 2;
-    if (batch.feature(middle).first_item <= item) {
+    if (batch.feature(middle).*kBegin <= number) {
       low = middle;
     } else {
       high = middle;
@@ -246,20 +247,16 @@ HET_DEV uint32_t FeatureOfItem(const Batch& batch, uint64_t item) {
 }
 
 template <typename Batch>
+HET_DEV uint32_t FeatureOfItem(const Batch& batch, uint64_t item) {
+  return FeatureOf<&FeatureView::first_item>(batch, item);
+}
+
+template <typename Batch>
 HET_DEV Position PositionAt(const Batch& batch, uint64_t position) {
-  uint32_t low = 0;
-  uint32_t high = batch.n_features;  // finds the last feature that begins at or before `position`
-  while (high - low > 1) {
-    const uint32_t middle = (low + high) / 2;
-    if (batch.feature(middle).begin <= position) {
-      low = middle;
-    } else {
-      high = middle;
-    }
-  }
-  const FeatureView& feature = batch.feature(low);
+  const uint32_t number = FeatureOf<&FeatureView::begin>(batch, position);
+  const FeatureView& feature = batch.feature(number);
   Position result;
-  result.feature = low;
+  result.feature = number;
   result.use = feature.use;
   result.at = position - feature.begin;
   result.key = static_cast<const int64_t*>(feature.ids)[result.at];

@@ -25,16 +25,11 @@ HET_DEV uint64_t FindInTable(const Tile& tile, const TableView& table, int64_t k
 }
 
 // The same, on one lane.
+struct OneLane {
+  HET_DEV uint32_t Match32(const uint8_t* bytes, uint8_t byte) const { return dev::Match32(bytes, byte); }
+};
 HET_DEV uint64_t FindInTable(const TableView& table, int64_t key) {
-  const uint64_t hash = HashKey(key, table.hash_seed);
-  const uint64_t first = BucketOf(hash, table.buckets) * kBucketSlots;
-  const uint8_t* digests = table.digests;
-  const Slot* slots = table.slots;
-  for (uint32_t mask = Match32(digests + first, DigestOf(hash)); mask != 0; mask &= mask - 1) {
-    const uint64_t row = first + LowestBit(mask);
-    if (slots[row].key == key) return row;
-  }
-  return kNowhere;
+  return FindInTable(OneLane(), table, key);
 }
 
 HET_DEV uint64_t FindInCall(const CallRows& call, uint32_t use, int64_t key) {
