@@ -102,10 +102,8 @@ Status DeviceTables::Fetch(Batch* batch, HetDevCall* call, const HetDevWanted& w
 
   // From here on `wanted` is invalid.
   void* memory = nullptr;
-  if (floats > 0) {
-    const int staged = library_->HetDevStage(context_, floats * sizeof(float), &memory);
-    if (staged != HET_DEV_OK) return Failed(staged, batch->Subject());
-  }
+  if (floats > 0)
+    HET_RETURN_IF_ERROR(Done(library_->HetDevStage(context_, floats * sizeof(float), &memory), *batch));
   auto* at = static_cast<float*>(memory);
   for (DeviceRead::Part& part : read.parts) {
     part.rows = at;
@@ -121,10 +119,10 @@ Status DeviceTables::Fetch(Batch* batch, HetDevCall* call, const HetDevWanted& w
   f.Pack(tables, store_.count, static_cast<float*>(memory));
   if (f.answers.empty()) return Status();
   HetDevExport victims = {};
-  const int installed =
-      library_->HetDevInstall(context_, call, &batch->batch, f.answers.data(),
-                              static_cast<uint32_t>(f.answers.size()), batch->stream, &victims);
-  if (installed != HET_DEV_OK) return Failed(installed, batch->Subject());
+  HET_RETURN_IF_ERROR(
+      Done(library_->HetDevInstall(context_, call, &batch->batch, f.answers.data(),
+                                   static_cast<uint32_t>(f.answers.size()), batch->stream, &victims),
+           *batch));
   if (training) calls_.Changed();
   // As LineMarks::End.
   try {

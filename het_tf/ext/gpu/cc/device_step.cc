@@ -35,6 +35,10 @@ std::string DeviceTables::Batch::Subject() const {
   return subject + "'";
 }
 
+Status DeviceTables::Done(int answer, const Batch& batch) {
+  return answer == HET_DEV_OK ? Status() : Failed(answer, batch.Subject());
+}
+
 // --- a call as the library's structs
 
 Status DeviceTables::Describe(const BatchCall& call, Batch* batch) {
@@ -82,8 +86,7 @@ Status DeviceTables::Room(Scratch* scratch, size_t bytes, const Batch& batch) {
   if (scratch->bytes >= bytes) return Status();
   library_->HetDevFree(context_, scratch->memory);
   *scratch = Scratch();
-  const int answer = library_->HetDevMalloc(context_, bytes, &scratch->memory);
-  if (answer != HET_DEV_OK) return Failed(answer, batch.Subject());
+  HET_RETURN_IF_ERROR(Done(library_->HetDevMalloc(context_, bytes, &scratch->memory), batch));
   scratch->bytes = bytes;
   return Status();
 }
@@ -103,9 +106,8 @@ Status DeviceTables::CopyGradientsIn(const BatchCall& call, Span<const float* co
     const size_t floats = feature.n * call.tables[feature.use]->schema->dim();
     feature.gradients = at;
     if (floats > 0) {
-      const int answer =
-          library_->HetDevCopyIn(context_, at, gradients[f], floats * sizeof(float), batch->stream);
-      if (answer != HET_DEV_OK) return Failed(answer, batch->Subject());
+      HET_RETURN_IF_ERROR(Done(
+          library_->HetDevCopyIn(context_, at, gradients[f], floats * sizeof(float), batch->stream), *batch));
     }
     at += floats;
   }
@@ -156,9 +158,9 @@ Status DeviceTables::Lookup(const BatchCall& call, Span<float* const> out, uint6
       const HetDevFeature& feature = batch.features[f];
       const size_t floats = feature.n * call.tables[feature.use]->schema->dim();
       if (floats == 0) continue;
-      const int answer =
-          library_->HetDevCopyOut(context_, out[f], feature.rows, floats * sizeof(float), batch.stream);
-      if (answer != HET_DEV_OK) return Failed(answer, batch.Subject());
+      HET_RETURN_IF_ERROR(
+          Done(library_->HetDevCopyOut(context_, out[f], feature.rows, floats * sizeof(float), batch.stream),
+               batch));
     }
     Trim(&floats_);
   }
@@ -170,9 +172,9 @@ Status DeviceTables::LookupRows(Batch* batch, const DeviceCalls::Step& step, boo
   for (int round = 0; round < kMostRounds; ++round) {
     // A repeated lookup must not count as a second use.
     HetDevWanted wanted = {};
-    const int answer = library_->HetDevLookup(context_, step.call(), &batch->batch, training && round == 0,
-                                              batch->stream, &wanted);
-    if (answer != HET_DEV_OK) return Failed(answer, batch->Subject());
+    HET_RETURN_IF_ERROR(Done(library_->HetDevLookup(context_, step.call(), &batch->batch,
+                                                    training && round == 0, batch->stream, &wanted),
+                             *batch));
     if (training && round == 0) CountRead(*batch, wanted);
     if (wanted.n == 0 && !batch->asks) return Status();
     bool went = false;
@@ -180,8 +182,7 @@ Status DeviceTables::LookupRows(Batch* batch, const DeviceCalls::Step& step, boo
     batch->asks = false;
     if (went) continue;
     if (wanted.n == 0) return Status();
-    const int gathered = library_->HetDevGather(context_, step.call(), &batch->batch, batch->stream);
-    return gathered == HET_DEV_OK ? Status() : Failed(gathered, batch->Subject());
+    return Done(library_->HetDevGather(context_, step.call(), &batch->batch, batch->stream), *batch);
   }
   return NeverQuiet(batch->Subject());
 }
@@ -247,9 +248,9 @@ Status DeviceTables::Sum(Batch* batch, const DeviceCalls::Step& step, const Appl
     if (round > 0) HET_RETURN_IF_ERROR(CatchUp(batch->stream, &went));
     HetDevWanted wanted = {};
     *summed = {};
-    const int answer = library_->HetDevSum(context_, step.call(), &batch->batch, args.scale, active,
-                                           batch->stream, &wanted, summed);
-    if (answer != HET_DEV_OK) return Failed(answer, batch->Subject());
+    HET_RETURN_IF_ERROR(Done(library_->HetDevSum(context_, step.call(), &batch->batch, args.scale, active,
+                                                 batch->stream, &wanted, summed),
+                             *batch));
     if (wanted.n == 0) return Status();
     for (size_t i = 0; i < wanted.n; ++i) ++batch->tables[wanted.use[i]]->absent;
     HET_RETURN_IF_ERROR(Fetch(batch, step.call(), wanted, true, &went));

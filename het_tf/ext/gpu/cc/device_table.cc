@@ -26,16 +26,6 @@ constexpr DeviceOptimizer kOptimizers[] = {
     {"ftrl", HET_DEV_FTRL, {"l1", "l2", "beta", "l2_shrinkage", "initial_accumulator"}},
 };
 
-void Set(Vector<uint8_t>* flags, uint32_t partition, size_t* set) {
-  *set += (*flags)[partition] == 0;
-  (*flags)[partition] = 1;
-}
-
-void Reset(Vector<uint8_t>* flags, size_t* set) {
-  std::fill(flags->begin(), flags->end(), uint8_t{0});
-  *set = 0;
-}
-
 }  // namespace
 
 HetDevTableConfig DeviceConfig(const TableSchema& schema, const CacheConfig& cache,
@@ -81,13 +71,20 @@ DeviceTable::DeviceTable(Schema schema, uint32_t partitions)
     : schema_(std::move(schema)),
       drop_(partitions),
       invalid_(partitions),
-      subscribed_(partitions),
-      unsubscribe_(partitions) {}
+      unsubscribe_(partitions),
+      subscribed_(partitions) {}
 
-void DeviceTable::Invalidate(uint32_t partition) { Set(&invalid_, partition, &invalidated_); }
+void DeviceTable::Flags::Set(uint32_t partition) { set += std::exchange(flags[partition], uint8_t{1}) == 0; }
+
+void DeviceTable::Flags::Reset() {
+  std::fill(flags.begin(), flags.end(), uint8_t{0});
+  set = 0;
+}
+
+void DeviceTable::Invalidate(uint32_t partition) { invalid_.Set(partition); }
 
 void DeviceTable::Drop(uint32_t partition) {
-  Set(&drop_, partition, &dropped_);
+  drop_.Set(partition);
   // Nothing is ticked before CatchUp, so a full drop's ticks are known here.
   if (dropped()) Discard(unsent_);
 }
@@ -97,7 +94,7 @@ void DeviceTable::DropKeys(Span<const Key> keys) {
     keys_.insert(keys_.end(), keys.begin(), keys.end());
   } catch (const std::bad_alloc&) {
     // The store has changed: no old value may be read. Invalidating all rows takes no memory.
-    for (uint32_t p = 0; p < invalid_.size(); ++p) Invalidate(p);
+    for (uint32_t p = 0; p < subscribed_.size(); ++p) Invalidate(p);
   }
 }
 
@@ -106,60 +103,46 @@ void DeviceTable::Moved(Span<const Key> keys) {
     moved_.insert(moved_.end(), keys.begin(), keys.end());
   } catch (const std::bad_alloc&) {
     // Rows that are not subscribed are checked.
-    for (uint32_t p = 0; p < unsubscribe_.size(); ++p) Unsubscribe(p);
+    for (uint32_t p = 0; p < subscribed_.size(); ++p) Unsubscribe(p);
   }
 }
 
 bool DeviceTable::Unsubscribe(uint32_t partition) {
   if (!std::exchange(subscribed_[partition], uint8_t{0})) return false;
-  Set(&unsubscribe_, partition, &unsubscribed_);
+  unsubscribe_.Set(partition);
   return true;
 }
 
 int DeviceTable::CatchUp(const DeviceLibrary& library, HetDevContext* context, HetDevStream stream,
                          bool* went) {
-  auto forget = [&](int what, const uint8_t* partitions) {
-    uint64_t discarded = 0;
-    const int answer = library.HetDevForget(context, handle, what, partitions, stream, &discarded);
-    if (answer == HET_DEV_OK) Discard(discarded);
-    return answer;
-  };
   int answer = HET_DEV_OK;
-  if (dropped_ > 0) {
-    *went = true;
-    answer = forget(HET_DEV_DROP, dropped() ? nullptr : drop_.data());
-    if (answer == HET_DEV_OK) Reset(&drop_, &dropped_);
-  }
-  if (answer == HET_DEV_OK && !keys_.empty()) {
-    *went = true;
-    uint64_t discarded = 0;
-    answer = library.HetDevForgetKeys(context, handle, HET_DEV_DROP, keys_.data(), keys_.size(), stream,
-                                      &discarded);
-    if (answer == HET_DEV_OK) {
-      Discard(discarded);
-      keys_ = Vector<Key>();
-    }
-  }
-  if (answer == HET_DEV_OK && clean_) {
-    *went = true;
-    answer = forget(HET_DEV_DROP_CLEAN, nullptr);
-    if (answer == HET_DEV_OK) clean_ = false;
-  }
-  if (answer == HET_DEV_OK && invalidated_ > 0) {
-    answer = forget(HET_DEV_INVALIDATE, invalidated_ == invalid_.size() ? nullptr : invalid_.data());
-    if (answer == HET_DEV_OK) Reset(&invalid_, &invalidated_);
-  }
-  if (answer == HET_DEV_OK && unsubscribed_ > 0) {
-    answer =
-        forget(HET_DEV_UNSUBSCRIBE, unsubscribed_ == unsubscribe_.size() ? nullptr : unsubscribe_.data());
-    if (answer == HET_DEV_OK) Reset(&unsubscribe_, &unsubscribed_);
-  }
-  if (answer == HET_DEV_OK && !moved_.empty()) {
-    uint64_t none = 0;
-    answer =
-        library.HetDevForgetKeys(context, handle, HET_DEV_MOVED, moved_.data(), moved_.size(), stream, &none);
-    if (answer == HET_DEV_OK) moved_.clear();
-  }
+  uint64_t discarded = 0;
+  const auto forget = [&](int what, const uint8_t* partitions) {
+    answer = library.HetDevForget(context, handle, what, partitions, stream, &discarded);
+    if (answer == HET_DEV_OK) Discard(discarded);
+    return answer == HET_DEV_OK;
+  };
+  const auto forget_flagged = [&](int what, Flags* of) {
+    if (of->set == 0) return true;
+    if (!forget(what, of->all() ? nullptr : of->flags.data())) return false;
+    of->Reset();
+    return true;
+  };
+  const auto forget_keys = [&](int what, Vector<Key>* keys) {
+    if (keys->empty()) return true;
+    answer = library.HetDevForgetKeys(context, handle, what, keys->data(), keys->size(), stream, &discarded);
+    if (answer != HET_DEV_OK) return false;
+    Discard(discarded);
+    keys->clear();
+    return true;
+  };
+  *went = *went || drop_.set > 0 || !keys_.empty() || clean_;
+  if (!forget_flagged(HET_DEV_DROP, &drop_) || !forget_keys(HET_DEV_DROP, &keys_)) return answer;
+  keys_ = Vector<Key>();
+  if (clean_ && !forget(HET_DEV_DROP_CLEAN, nullptr)) return answer;
+  clean_ = false;
+  if (forget_flagged(HET_DEV_INVALIDATE, &invalid_) && forget_flagged(HET_DEV_UNSUBSCRIBE, &unsubscribe_))
+    forget_keys(HET_DEV_MOVED, &moved_);
   return answer;
 }
 

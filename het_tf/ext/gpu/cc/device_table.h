@@ -14,7 +14,8 @@ namespace het {
 
 // The table's configuration for the library. `store`: any of its partitions. Borrows the schema's name.
 //
-// keep_updates is always 1, also for a push bound of 0, which needs no memory for updates. So a row takes 8 * row_floats bytes and some 32 of clocks, for any bound.
+// keep_updates is always 1, also for a push bound of 0, which needs no memory for updates. So a row takes 8 *
+// row_floats bytes and some 32 of clocks, for any bound.
 HetDevTableConfig DeviceConfig(const TableSchema& schema, const CacheConfig& cache, const PartitionId& store);
 
 // Returns the most rows whose cache takes at most `bytes`; 0: not even a bucket fits.
@@ -45,7 +46,7 @@ class DeviceTable final : public DeviceLines {
   // dropped. After an error the remaining events stay.
   int CatchUp(const DeviceLibrary& library, HetDevContext* context, HetDevStream stream, bool* went);
   // Whether all rows must be dropped.
-  bool dropped() const { return dropped_ == drop_.size(); }
+  bool dropped() const { return drop_.all(); }
 
   // Counts a training lookup: unique rows, those of them that were cached, and that the store was not asked
   // about because they are subscribed.
@@ -62,19 +63,24 @@ class DeviceTable final : public DeviceLines {
   uint64_t absent = 0;  // keys that were fetched because they were absent
 
  private:
+  // A flag for each partition.
+  struct Flags {
+    explicit Flags(uint32_t partitions) : flags(partitions) {}
+    void Set(uint32_t partition);
+    void Reset();
+    bool all() const { return set == flags.size(); }
+
+    Vector<uint8_t> flags;
+    size_t set = 0;  // number of flags that are set
+  };
   void Discard(uint64_t ticks);
 
   const Schema schema_;
-  Vector<uint8_t> drop_;
-  Vector<uint8_t> invalid_;
-  size_t dropped_ = 0;  // number of flags that are set
-  size_t invalidated_ = 0;
+  Flags drop_, invalid_, unsubscribe_;
   bool clean_ = false;
   Vector<Key> keys_;            // keys to drop
   Vector<Key> moved_;           // keys that the store has named
   Vector<uint8_t> subscribed_;  // of each partition: rows may be
-  Vector<uint8_t> unsubscribe_;
-  size_t unsubscribed_ = 0;  // number of flags that are set
   uint64_t unsent_ = 0;
 };
 

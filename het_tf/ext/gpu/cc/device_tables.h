@@ -92,7 +92,9 @@ class DeviceTables {
   Status Begin(HetDevStream stream, bool* went);
   Status CatchUp(HetDevStream stream, bool* went);
   Status StartStampsAgain();
+  // Of the library's answer; Done: or OK.
   Status Failed(int answer, const std::string& doing);
+  Status Done(int answer, const Batch& batch);
   void Gave(const HetDevExport& given, Span<DeviceTable* const> tables, bool evicted);
   Status Collect();
   void PushExports();
