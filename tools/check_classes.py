@@ -21,7 +21,6 @@ Size = tuple[int, ...]  # one or the other
 
 # What is larger, and why.
 LARGER: dict[str, Size] = {
-    "TableRequestOf": (1, 17),  # one part of a frame: a list for each list of the wire
     "serve::Header": (0, 22),  # the same
 }
 

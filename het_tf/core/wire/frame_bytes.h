@@ -15,6 +15,11 @@ constexpr uint8_t kVersion = 4;
 constexpr uint32_t kRequestMagic = 0x51544548;  // "HETQ"
 constexpr uint32_t kReplyMagic = 0x52544548;    // "HETR"
 
+// Flags of a table, of both kinds of frame. The rest are in request_flags.h and reply_flags.h.
+constexpr uint8_t kNew = 1;
+constexpr uint8_t kNumber = 2;  // not the previous table's + 1
+constexpr uint8_t kMore = 128;
+
 inline Status Broken(const char* what) { return InvalidArgument(std::string("damaged frame: ") + what); }
 
 inline Status OtherVersion(uint8_t version) {

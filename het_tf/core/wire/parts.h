@@ -52,6 +52,7 @@
 #include "het_tf/core/base/status.h"
 #include "het_tf/core/wire/reply.h"
 #include "het_tf/core/wire/request.h"
+#include "het_tf/core/wire/table_heads.h"
 
 namespace het {
 
@@ -81,24 +82,15 @@ class RequestParts {
     uint32_t notified_ack = 0;  // or the previous part's
     uint8_t flags = 0;
   };
-  // The facts about a table that a frame has once.
-  struct Table {
-    uint64_t table;
-    Bound bound;
-    uint32_t update_floats;
-    uint32_t block;
-    RowFormat push_format;
-    RowFormat row_format;
-  };
   const Head& head(size_t part) const { return part == 0 ? first_ : others_[part - 1]; }
-  Head ReadHead(const Head& before);
-  Status ReadTable(TableRequest* t, uint8_t flags, bool says_left, uint32_t* number);
+  Head ReadPartHead(const Head& before);
+  Status ReadTable(TableRequest* t, uint8_t flags, bool says_left);
 
   Reader reader_{{}};
   Request common_;  // fields shared by all parts
   Head first_;      // a frame of one part needs no memory until its tables
   Vector<Head> others_;
-  Vector<Table> tables_;
+  frame::TableHeads<RequestTable> tables_;
   size_t size_ = 0;
   size_t next_ = 0;
   bool pushes_ = false;
@@ -106,14 +98,6 @@ class RequestParts {
 
 // Reads a frame of one part. InvalidArgument as for RequestParts, and for a frame of several parts.
 Status Decode(Span<const uint8_t> bytes, Request* request);
-
-// The facts about a table that a frame has once.
-struct ReplyTable {
-  uint64_t table;
-  uint32_t row_floats;
-  uint32_t block;
-  RowFormat row_format;
-};
 
 // Writes a frame part by part.
 class ReplyWriter {
@@ -127,12 +111,12 @@ class ReplyWriter {
   Reply& Part();
 
  private:
-  void AddTable(const TableReply& t, FrameStatus status, bool more, uint32_t* number, Writer* w);
+  void AddTable(const TableReply& t, FrameStatus status, bool more, Writer* w);
 
   Bytes* const out_;
   size_t parts_left_;
   Reply part_;
-  Vector<ReplyTable> tables_;
+  frame::TableHeads<ReplyTable> tables_;
   uint32_t partition_ = UINT32_MAX;  // the previous part's
   uint32_t request_id_ = 0;
   uint64_t last_seq_ = 0;
@@ -150,11 +134,11 @@ class ReplyParts {
   Status Next(Reply* part, Vector<TableBytes>* tables = nullptr, size_t* bytes = nullptr);
 
  private:
-  Status ReadTable(TableReply* t, FrameStatus status, uint8_t flags, uint32_t* number, size_t* row_bytes);
+  Status ReadTable(TableReply* t, FrameStatus status, uint8_t flags, size_t* row_bytes);
 
   Reader reader_{{}};
   size_t begin_ = 0;  // bytes left before the next part
-  Vector<ReplyTable> tables_;
+  frame::TableHeads<ReplyTable> tables_;
   uint32_t partition_ = UINT32_MAX;  // the previous part's
   uint32_t request_id_ = 0;
   uint64_t last_seq_ = 0;

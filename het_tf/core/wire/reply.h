@@ -27,12 +27,21 @@ enum class FrameStatus : uint8_t {
 };
 constexpr size_t kFrameStatuses = 9;
 
-struct TableReply {
+// The facts about a table that a frame has once (table_heads.h).
+struct ReplyTable {
   uint64_t table = 0;
-  uint64_t epoch = 0;  // only with kEpoch; 0: absent
   uint32_t row_floats = 0;
   RowFormat row_format = RowFormat::kFloat32;
-  uint32_t block = 0;          // as in a request
+  uint32_t block = 0;  // as in a request
+
+  friend bool operator==(const ReplyTable& a, const ReplyTable& b) {
+    return a.table == b.table && a.row_floats == b.row_floats && a.row_format == b.row_format &&
+           a.block == b.block;
+  }
+};
+
+struct TableReply : ReplyTable {
+  uint64_t epoch = 0;          // only with kEpoch; 0: absent
   Vector<uint32_t> refreshed;  // positions in check_keys
   Vector<Clock> refreshed_clocks;
   Vector<Clock> fetched_clocks;  // one for each fetch key

@@ -10,7 +10,7 @@ using namespace frame;  // NOLINT: its other half
 Status ReplyParts::Open(Span<const uint8_t> frame) {
   Reader& r = reader_ = Reader(frame);
   begin_ = r.left();
-  tables_.clear();
+  tables_.Clear();
   partition_ = UINT32_MAX;
   last_seq_ = 0;
   notified_ = 0;
@@ -49,16 +49,16 @@ Status ReplyParts::Next(Reply* p, Vector<TableBytes>* tables, size_t* bytes) {
   p->subscription_reset = has(reply::kSubscriptionReset);
   if (tables != nullptr) tables->clear();
   size_t used = 0;
-  uint32_t number = 0;
+  tables_.StartPart();
   for (bool more = has(reply::kTables); more;) {
     const size_t begin = r.left();
     const uint8_t table_flags = r.Fixed<uint8_t>();
     if (!r.ok()) break;
     TableBytes size;
-    HET_RETURN_IF_ERROR(ReadTable(NextTable(&p->tables, &used), p->status, table_flags, &number, &size.rows));
+    HET_RETURN_IF_ERROR(ReadTable(NextTable(&p->tables, &used), p->status, table_flags, &size.rows));
     size.all = begin - r.left();
     if (tables != nullptr) tables->push_back(size);
-    more = (table_flags & reply::kMore) != 0;
+    more = (table_flags & kMore) != 0;
   }
   p->tables.resize(used);
   if (!r.ok()) return Broken("a number is truncated");
@@ -67,32 +67,21 @@ Status ReplyParts::Next(Reply* p, Vector<TableBytes>* tables, size_t* bytes) {
   return Status();
 }
 
-Status ReplyParts::ReadTable(TableReply* t, FrameStatus status, uint8_t flags, uint32_t* number,
-                             size_t* row_bytes) {
+bool frame::ReadHead(Reader* r, ReplyTable* head) {
+  bool ok = true;
+  head->table = r->Fixed<uint64_t>();
+  head->row_floats = Narrow(r->Varint(), &ok);
+  const uint8_t format = r->Fixed<uint8_t>();
+  head->row_format = static_cast<RowFormat>(format);
+  if (format != 0) head->block = Narrow(r->Varint(), &ok);
+  return r->ok() && ok && IsRowFormat(format);
+}
+
+Status ReplyParts::ReadTable(TableReply* t, FrameStatus status, uint8_t flags, size_t* row_bytes) {
   Reader& r = reader_;
   const auto has = [flags](uint8_t flag) { return (flags & flag) != 0; };
   bool ok = true;
-  if (has(reply::kNew)) {
-    ReplyTable table{};
-    table.table = r.Fixed<uint64_t>();
-    table.row_floats = Narrow(r.Varint(), &ok);
-    const uint8_t format = r.Fixed<uint8_t>();
-    table.row_format = static_cast<RowFormat>(format);
-    if (format != 0) table.block = Narrow(r.Varint(), &ok);
-    if (!r.ok() || !ok || !IsRowFormat(format)) return Broken("a table");
-    *number = static_cast<uint32_t>(tables_.size());
-    tables_.push_back(table);
-  } else if (has(reply::kNumber)) {
-    const uint32_t given = Narrow(r.Varint(), &ok);
-    if (!ok || given < *number) return Broken("the number of a table");
-    *number = given;
-  }
-  if (!r.ok() || *number >= tables_.size()) return Broken("a table without a description");
-  const ReplyTable& table = tables_[(*number)++];
-  t->table = table.table;
-  t->row_floats = table.row_floats;
-  t->row_format = table.row_format;
-  t->block = table.block;
+  HET_RETURN_IF_ERROR(tables_.Read(flags, &r, t));
   const bool epoch = status == FrameStatus::kEpoch;
   if (epoch && has(reply::kEpoch)) t->epoch = r.Fixed<uint64_t>();
   if (has(reply::kRefreshed)) {

@@ -82,14 +82,14 @@ void ReplyWriter::Add(const Reply& p) {
       w.Raw(p.message.data(), p.message.size());
     }
     if (p.notified != 0) w.Varint(Delta32(p.notified, notified_));
-    uint32_t number = 0;
+    tables_.StartPart();
     for (size_t i = 0; i < p.tables.size(); ++i) {
-      AddTable(p.tables[i], p.status, i + 1 < p.tables.size(), &number, &w);
+      AddTable(p.tables[i], p.status, i + 1 < p.tables.size(), &w);
     }
   } catch (const std::bad_alloc&) {
     ++parts_left_;
     out_->resize(begin);
-    tables_.resize(known);
+    tables_.Resize(known);
     throw;
   }
   partition_ = p.partition;
@@ -98,35 +98,24 @@ void ReplyWriter::Add(const Reply& p) {
   if (p.notified != 0) notified_ = p.notified;
 }
 
-void ReplyWriter::AddTable(const TableReply& t, FrameStatus status, bool more, uint32_t* next, Writer* w) {
+void frame::WriteHead(const ReplyTable& head, Writer* w) {
+  w->Fixed(head.table);
+  w->Varint(head.row_floats);
+  w->Fixed(static_cast<uint8_t>(head.row_format));
+  if (head.row_format != RowFormat::kFloat32) w->Varint(head.block);
+}
+
+void ReplyWriter::AddTable(const TableReply& t, FrameStatus status, bool more, Writer* w) {
   const bool epoch = status == FrameStatus::kEpoch;
-  uint32_t number = *next;
-  auto same = [&t](const ReplyTable& known) {
-    return known.table == t.table && known.row_floats == t.row_floats && known.row_format == t.row_format &&
-           known.block == t.block;
-  };
-  while (number < tables_.size() && !same(tables_[number])) ++number;
-  const bool is_new = number == tables_.size();
-  uint8_t flags = 0;
-  if (is_new) flags |= reply::kNew;
-  if (!is_new && number != *next) flags |= reply::kNumber;
+  uint8_t flags = tables_.Find(t);
   if (!t.refreshed.empty()) flags |= reply::kRefreshed;
   if (!t.fetched_clocks.empty()) flags |= reply::kFetched;
   if (!t.lag_histogram.empty()) flags |= reply::kLags;
   if (epoch) flags |= reply::kEpoch;
   if (!t.notified_keys.empty()) flags |= reply::kNotifiedKeys;
-  if (more) flags |= reply::kMore;
+  if (more) flags |= kMore;
   w->Fixed(flags);
-  if (is_new) {
-    tables_.push_back({t.table, t.row_floats, t.block, t.row_format});
-    w->Fixed(t.table);
-    w->Varint(t.row_floats);
-    w->Fixed(static_cast<uint8_t>(t.row_format));
-    if (t.row_format != RowFormat::kFloat32) w->Varint(t.block);
-  } else if ((flags & reply::kNumber) != 0) {
-    w->Varint(number);
-  }
-  *next = number + 1;
+  tables_.Write(flags, t, w);
   if (epoch) w->Fixed(t.epoch);
   if (!t.refreshed.empty()) {
     w->Varint(t.refreshed.size());

@@ -14,15 +14,12 @@ constexpr uint8_t kStatus = 16;  // not kOk
 constexpr uint8_t kNotified = 32;
 constexpr uint8_t kSubscriptionReset = 64;
 constexpr uint8_t kTables = 128;
-// Flags of a table.
-constexpr uint8_t kNew = 1;
-constexpr uint8_t kNumber = 2;  // not the previous table's + 1
+// Flags of a table, with those of frame_bytes.h.
 constexpr uint8_t kRefreshed = 4;
 constexpr uint8_t kFetched = 8;
 constexpr uint8_t kLags = 16;
 constexpr uint8_t kEpoch = 32;  // only if the part's status is kEpoch
 constexpr uint8_t kNotifiedKeys = 64;
-constexpr uint8_t kMore = 128;
 
 // A limit on the buckets of a histogram of lags.
 constexpr uint64_t kBucketCounts = 66;

@@ -16,19 +16,31 @@
 
 namespace het {
 
-// `List`: Vector in what is decoded or made by hand; ConstSpan in what a client sends: its lists are encoded
-// from where they are.
-template <template <typename> class List>
-struct TableRequestOf {
+// The facts about a table that a frame has once (table_heads.h).
+struct RequestTable {
   uint64_t table = 0;
-  uint64_t epoch = 0;  // for Encode; Decode leaves it 0: see Request::digest
   // Of the updates here, and of the rows in the answer. `block`: the table's dim, where a format
   // needs it; it travels only with one that is not kFloat32.
   RowFormat push_format = RowFormat::kFloat32;
   RowFormat row_format = RowFormat::kFloat32;
   uint32_t block = 0;
-  // push
   uint32_t update_floats = 0;
+  // of a check: refresh keys whose clock at the server is further past the given one than `bound` allows, or
+  // behind it
+  Bound bound;
+
+  friend bool operator==(const RequestTable& a, const RequestTable& b) {
+    return a.table == b.table && a.update_floats == b.update_floats && a.bound == b.bound &&
+           a.push_format == b.push_format && a.row_format == b.row_format && a.block == b.block;
+  }
+};
+
+// `List`: Vector in what is decoded or made by hand; ConstSpan in what a client sends: its lists are encoded
+// from where they are.
+template <template <typename> class List>
+struct TableRequestOf : RequestTable {
+  uint64_t epoch = 0;  // for Encode; Decode leaves it 0: see Request::digest
+  // push
   List<Key> push_keys;
   List<uint32_t> push_ticks;
   List<float> push_updates;  // push_keys.size() * update_floats
@@ -37,9 +49,7 @@ struct TableRequestOf {
   // Number of pushes at the end whose rows the client has evicted: the partition ends their subscriptions, as
   // of Request::notified_ack.
   uint32_t left = 0;
-  // check: refresh keys whose clock at the server is further past the given one than `bound` allows, or
-  // behind it
-  Bound bound;
+  // check
   List<Key> check_keys;
   List<Clock> check_clocks;
   // fetch

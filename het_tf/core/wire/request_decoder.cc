@@ -19,7 +19,7 @@ constexpr size_t kMostParts = size_t{1} << 16;
 Status RequestParts::Open(Span<const uint8_t> frame) {
   Reader& r = reader_ = Reader(frame);
   others_.clear();
-  tables_.clear();
+  tables_.Clear();
   size_ = next_ = 0;
   common_ = Request();
   if (r.Fixed<uint32_t>() != kRequestMagic) return Broken("its magic number is wrong");
@@ -38,11 +38,11 @@ Status RequestParts::Open(Span<const uint8_t> frame) {
   if (!r.ok() || !ok || parts == 0 || parts > kMostParts || flags > request::kFrameFlags ||
       (parts > 1) != ((flags & request::kManyParts) != 0))
     return Broken("its head");
-  first_ = ReadHead(before);
+  first_ = ReadPartHead(before);
   others_.reserve(parts - 1);
   pushes_ = first_.seq != 0;
   for (size_t i = 1; i < parts && r.ok(); ++i) {
-    others_.push_back(ReadHead(head(i - 1)));
+    others_.push_back(ReadPartHead(head(i - 1)));
     pushes_ = pushes_ || others_.back().seq != 0;
   }
   if (!r.ok() || pushes_ != ((flags & request::kPushes) != 0)) return Broken("the head of a part");
@@ -50,7 +50,7 @@ Status RequestParts::Open(Span<const uint8_t> frame) {
   return Status();
 }
 
-RequestParts::Head RequestParts::ReadHead(const Head& before) {
+RequestParts::Head RequestParts::ReadPartHead(const Head& before) {
   Reader& r = reader_;
   Head head = before;
   head.flags = r.Fixed<uint8_t>();
@@ -84,50 +84,38 @@ Status RequestParts::Next(Request* q) {
   const bool acknowledges = (head.flags & request::kNotifiedAck) != 0;
   q->notified_ack = acknowledges ? head.notified_ack : 0;
   size_t tables = 0;
-  uint32_t number = 0;
+  tables_.StartPart();
   for (bool more = (head.flags & request::kTables) != 0; more;) {
     const uint8_t flags = reader_.Fixed<uint8_t>();
     if (!reader_.ok()) return Broken("its tables are truncated");
-    HET_RETURN_IF_ERROR(ReadTable(NextTable(&q->tables, &tables), flags, acknowledges, &number));
-    more = (flags & request::kMore) != 0;
+    HET_RETURN_IF_ERROR(ReadTable(NextTable(&q->tables, &tables), flags, acknowledges));
+    more = (flags & kMore) != 0;
   }
   q->tables.resize(tables);
   if (left() == 0 && reader_.left() != 0) return Broken("bytes after its end");
   return Status();
 }
 
-Status RequestParts::ReadTable(TableRequest* t, uint8_t flags, bool says_left, uint32_t* number) {
+bool frame::ReadHead(Reader* r, RequestTable* head) {
+  bool ok = true;
+  head->table = r->Fixed<uint64_t>();
+  head->update_floats = Narrow(r->Varint(), &ok);
+  const uint64_t most = r->Varint();
+  if (most > static_cast<uint64_t>(kUnbounded)) ok = false;
+  head->bound.most = most == 0 ? kUnbounded : static_cast<int64_t>(most - 1);
+  head->bound.every = Narrow(r->Varint(), &ok);
+  const uint8_t formats = r->Fixed<uint8_t>();
+  head->push_format = static_cast<RowFormat>(formats & 15);
+  head->row_format = static_cast<RowFormat>(formats >> 4);
+  if (formats != 0) head->block = Narrow(r->Varint(), &ok);
+  return r->ok() && ok && IsRowFormat(formats & 15) && IsRowFormat(formats >> 4);
+}
+
+Status RequestParts::ReadTable(TableRequest* t, uint8_t flags, bool says_left) {
   Reader& r = reader_;
   const auto has = [flags](uint8_t flag) { return (flags & flag) != 0; };
   bool ok = true;
-  if (has(request::kNew)) {
-    Table table{};
-    table.table = r.Fixed<uint64_t>();
-    table.update_floats = Narrow(r.Varint(), &ok);
-    const uint64_t bound = r.Varint();
-    if (bound > static_cast<uint64_t>(kUnbounded)) ok = false;
-    table.bound.most = bound == 0 ? kUnbounded : static_cast<int64_t>(bound - 1);
-    table.bound.every = Narrow(r.Varint(), &ok);
-    const uint8_t formats = r.Fixed<uint8_t>();
-    table.push_format = static_cast<RowFormat>(formats & 15);
-    table.row_format = static_cast<RowFormat>(formats >> 4);
-    if (formats != 0) table.block = Narrow(r.Varint(), &ok);
-    if (!r.ok() || !ok || !IsRowFormat(formats & 15) || !IsRowFormat(formats >> 4)) return Broken("a table");
-    *number = static_cast<uint32_t>(tables_.size());
-    tables_.push_back(table);
-  } else if (has(request::kNumber)) {
-    const uint32_t given = Narrow(r.Varint(), &ok);
-    if (!ok || given < *number) return Broken("the number of a table");
-    *number = given;
-  }
-  if (!r.ok() || *number >= tables_.size()) return Broken("a table without a description");
-  const Table& table = tables_[(*number)++];
-  t->table = table.table;
-  t->update_floats = table.update_floats;
-  t->bound = table.bound;
-  t->push_format = table.push_format;
-  t->row_format = table.row_format;
-  t->block = table.block;
+  HET_RETURN_IF_ERROR(tables_.Read(flags, &r, t));
   t->subscribe = has(request::kSubscribe);
   t->left = 0;
   if (has(request::kPush)) {

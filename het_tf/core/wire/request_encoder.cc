@@ -6,6 +6,7 @@
 #include "het_tf/core/wire/frame_bytes.h"
 #include "het_tf/core/wire/request.h"
 #include "het_tf/core/wire/request_flags.h"
+#include "het_tf/core/wire/table_heads.h"
 
 namespace het {
 
@@ -76,7 +77,7 @@ class RequestWriter {
       before = &q;
     }
     for (const Q& q : parts) {
-      number_ = 0;
+      heads_.StartPart();
       const size_t last = LastTable(q);
       for (size_t i = 0; i < last; ++i) {
         if (Takes(q.tables[i])) Table(q.tables[i], NotifiedAck(q) != 0, /*more=*/i + 1 < last);
@@ -86,10 +87,6 @@ class RequestWriter {
 
  private:
   using TableOf = typename decltype(Q::tables)::value_type;
-  struct Known {
-    const TableOf* table;
-    Bound bound;
-  };
 
   bool Takes(const TableOf& t) const { return !push_only_ || !t.push_keys.empty(); }
   // One past the last table that is written.
@@ -132,19 +129,9 @@ class RequestWriter {
 
   void Table(const TableOf& t, bool says_left, bool more) {
     const size_t begin = out_->size();
-    const Bound bound = push_only_ ? Bound() : t.bound;
-    // Numbers only rise within a part. Most parts name the same tables in the same order.
-    uint32_t number = number_;
-    auto same = [&](const Known& known) {
-      const TableOf& k = *known.table;
-      return k.table == t.table && k.update_floats == t.update_floats && known.bound == bound &&
-             k.push_format == t.push_format && k.row_format == t.row_format && k.block == t.block;
-    };
-    while (number < known_.size() && !same(known_[number])) ++number;
-    const bool is_new = number == known_.size();
-    uint8_t flags = 0;
-    if (is_new) flags |= request::kNew;
-    if (!is_new && number != number_) flags |= request::kNumber;
+    RequestTable head = t;
+    if (push_only_) head.bound = Bound();
+    uint8_t flags = heads_.Find(head);
     if (!t.push_keys.empty()) flags |= request::kPush;
     if (!push_only_) {
       if (!t.check_keys.empty()) flags |= request::kCheck;
@@ -152,22 +139,9 @@ class RequestWriter {
       if (!t.dropped.empty()) flags |= request::kDropped;
       if (t.subscribe) flags |= request::kSubscribe;
     }
-    if (more) flags |= request::kMore;
+    if (more) flags |= kMore;
     w_.Fixed(flags);
-    if (is_new) {
-      known_.push_back({&t, bound});
-      w_.Fixed(t.table);
-      w_.Varint(t.update_floats);
-      w_.Varint(bound.most == kUnbounded ? 0 : static_cast<uint64_t>(bound.most) + 1);
-      w_.Varint(bound.every);
-      const auto formats =
-          static_cast<uint8_t>(static_cast<uint8_t>(t.push_format) | static_cast<uint8_t>(t.row_format) << 4);
-      w_.Fixed(formats);
-      if (formats != 0) w_.Varint(t.block);
-    } else if ((flags & request::kNumber) != 0) {
-      w_.Varint(number);
-    }
-    number_ = number + 1;
+    heads_.Write(flags, head, &w_);
     size_t rows = 0;
     if ((flags & request::kPush) != 0) {
       w_.Varint(t.push_keys.size());
@@ -202,8 +176,7 @@ class RequestWriter {
   Bytes* const out_;
   Writer w_;
   Vector<TableBytes>* const sizes_;
-  Vector<Known> known_;
-  uint32_t number_ = 0;        // of the table before in this part, plus one
+  TableHeads<RequestTable> heads_;
   uint32_t notified_ack_ = 0;  // of the newest part that has one
 };
 
@@ -221,6 +194,17 @@ OutFrame FrameOf(Span<const Q> parts, Bytes buffer, Vector<TableBytes>* tables) 
 }
 
 }  // namespace
+
+void frame::WriteHead(const RequestTable& head, Writer* w) {
+  w->Fixed(head.table);
+  w->Varint(head.update_floats);
+  w->Varint(head.bound.most == kUnbounded ? 0 : static_cast<uint64_t>(head.bound.most) + 1);
+  w->Varint(head.bound.every);
+  const auto formats = static_cast<uint8_t>(static_cast<uint8_t>(head.push_format) |
+                                            static_cast<uint8_t>(head.row_format) << 4);
+  w->Fixed(formats);
+  if (formats != 0) w->Varint(head.block);
+}
 
 EpochDigest::EpochDigest(uint64_t inc) : digest_(Mix64(inc ^ 0x68657465706f6368)) {}
 

@@ -21,14 +21,11 @@ constexpr uint8_t kAfterSeq = 16;  // not seq
 constexpr uint8_t kNotifiedAck = 32;
 constexpr uint8_t kKnowsInc = 64;
 constexpr uint8_t kTables = 128;
-// Flags of a table.
-constexpr uint8_t kNew = 1;
-constexpr uint8_t kNumber = 2;  // not the previous table's + 1
+// Flags of a table, with those of frame_bytes.h.
 constexpr uint8_t kPush = 4;
 constexpr uint8_t kCheck = 8;
 constexpr uint8_t kFetch = 16;
 constexpr uint8_t kDropped = 32;
 constexpr uint8_t kSubscribe = 64;
-constexpr uint8_t kMore = 128;
 
 }  // namespace het::frame::request
