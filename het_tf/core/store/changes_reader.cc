@@ -14,8 +14,7 @@ using chunk::ReadKind;
 Status DecodeChanges(Span<const uint8_t> bytes, ChangedRows* rows) {
   const auto broken = [](const char* what) { return InvalidArgument(std::string("damaged chunk: ") + what); };
   Reader r(bytes);
-  Kind kind{};
-  HET_RETURN_IF_ERROR(ReadKind(&r, &kind));
+  HET_ASSIGN_OR_RETURN(const Kind kind, ReadKind(&r));
   if (kind != Kind::kRemove && kind != Kind::kKeys && kind != Kind::kValues) {
     return broken("of a kind that is not part of changes");
   }
@@ -61,8 +60,7 @@ Status TakePage(const ChangesPage& page, const TableSchema& schema, ChangesScan*
   for (const Bytes& bytes : page.chunks) {
     const Span<const uint8_t> chunk(bytes.data(), bytes.size());
     Reader r(chunk);
-    Kind kind{};
-    HET_RETURN_IF_ERROR(ReadKind(&r, &kind));
+    HET_ASSIGN_OR_RETURN(const Kind kind, ReadKind(&r));
     if (kind == Kind::kRows) {
       HET_RETURN_IF_ERROR(DecodeRows(chunk, schema, rows));
       continue;

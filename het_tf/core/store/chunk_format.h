@@ -46,6 +46,6 @@ size_t EncodeValues(const Shard& shard, RowFormat format, Span<const uint32_t> r
 size_t EncodeStored(const Shard& shard, Span<const uint32_t> rows, Bytes* chunk);
 
 // Reads the head; InvalidArgument if it is malformed.
-Status ReadKind(Reader* r, Kind* kind);
+Result<Kind> ReadKind(Reader* r);
 
 }  // namespace het::chunk

@@ -212,56 +212,54 @@ Status ReadLoading(Reader* r, Partition* partition) {
   return Status();
 }
 
+// Any chunk of a whole partition, but for its head.
+Status ReadPart(Kind kind, Reader* r, Mode mode, Partition* partition, Loaded* loaded) {
+  switch (kind) {
+    case Kind::kTable:
+      return ReadTable(r, partition, &loaded->clamped);
+    case Kind::kRows:
+      return ReadRows(r, mode, partition, loaded);
+    case Kind::kClients:
+      return ReadClients(r, partition);
+    case Kind::kLoading:
+      return ReadLoading(r, partition);
+    case Kind::kEnd:
+      return r->left() == 0 ? Status() : Broken("an end with a body");
+    default:
+      return Broken("of a kind that is not part of a partition");
+  }
+}
+
 }  // namespace
 
-Status chunk::ReadKind(Reader* r, Kind* kind) {
+Result<Kind> chunk::ReadKind(Reader* r) {
   if (r->Fixed<uint32_t>() != kMagic) return Broken("its magic number is wrong");
   const uint8_t version = r->Fixed<uint8_t>();
   if (version != kVersion) {
     return InvalidArgument("chunk version " + std::to_string(version) + "; this side reads version " +
                            std::to_string(kVersion) + ": upgrade the older side");
   }
-  *kind = r->Fixed<Kind>();
+  const Kind kind = r->Fixed<Kind>();
   if (r->Fixed<uint16_t>() != 0 || !r->ok()) return Broken("its head is truncated");
-  return Status();
+  return kind;
 }
 
 Status ChunkReader::Add(Span<const uint8_t> chunk) {
   Reader r(chunk);
-  Kind kind{};
-  HET_RETURN_IF_ERROR(ReadKind(&r, &kind));
+  HET_ASSIGN_OR_RETURN(const Kind kind, ReadKind(&r));
   if (complete_) return Broken("it comes after the end");
-  Loaded loaded;
   if ((kind == Kind::kHead) != (partition_ == nullptr)) return Broken("a partition has one head, at first");
-  switch (kind) {
-    case Kind::kHead: {
-      PartitionId id;
-      HET_RETURN_IF_ERROR(ReadHead(&r, &id));
-      partition_ = std::make_unique<Partition>(id, incarnation_);
-      return Status();
-    }
-    case Kind::kTable:
-      return ReadTable(&r, partition_.get(), &clamped_);
-    case Kind::kRows:
-      HET_RETURN_IF_ERROR(ReadRows(&r, Mode::kBuild, partition_.get(), &loaded));
-      clamped_ += loaded.clamped;
-      return Status();
-    case Kind::kClients:
-      return ReadClients(&r, partition_.get());
-    case Kind::kLoading:
-      return ReadLoading(&r, partition_.get());
-    case Kind::kEnd:
-      complete_ = true;
-      return r.left() == 0 ? Status() : Broken("an end with a body");
-    case Kind::kSet:
-    case Kind::kRemove:
-    case Kind::kForget:
-    case Kind::kEpoch:
-    case Kind::kValues:
-    case Kind::kKeys:
-      break;
+  if (kind == Kind::kHead) {
+    PartitionId id;
+    HET_RETURN_IF_ERROR(ReadHead(&r, &id));
+    partition_ = std::make_unique<Partition>(id, incarnation_);
+    return Status();
   }
-  return Broken("of a kind that is not part of a partition");
+  Loaded loaded;
+  HET_RETURN_IF_ERROR(ReadPart(kind, &r, Mode::kBuild, partition_.get(), &loaded));
+  clamped_ += loaded.clamped;
+  complete_ = kind == Kind::kEnd;
+  return Status();
 }
 
 Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, Loaded* loaded, uint64_t epoch) {
@@ -269,8 +267,7 @@ Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, Loaded* loaded
   if (loaded == nullptr) loaded = &unasked;
   *loaded = Loaded();
   Reader r(chunk);
-  Kind kind{};
-  HET_RETURN_IF_ERROR(ReadKind(&r, &kind));
+  HET_ASSIGN_OR_RETURN(const Kind kind, ReadKind(&r));
   switch (kind) {
     case Kind::kHead: {
       PartitionId id;
@@ -278,8 +275,6 @@ Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, Loaded* loaded
       if (id == partition->id()) return Status();
       return InvalidArgument("the chunk is of " + ToString(id) + "; this is " + ToString(partition->id()));
     }
-    case Kind::kTable:
-      return ReadTable(&r, partition, &loaded->clamped);
     case Kind::kRows: {
       const uint64_t table = Reader(r).Fixed<uint64_t>();
       HET_RETURN_IF_ERROR(ReadRows(&r, Mode::kLoad, partition, loaded));
@@ -291,34 +286,25 @@ Status LoadChunk(Span<const uint8_t> chunk, Partition* partition, Loaded* loaded
       return ReadRows(&r, Mode::kSet, partition, loaded);
     case Kind::kRemove:
       return RemoveRows(&r, partition, &loaded->rows);
-    case Kind::kClients:
-      return ReadClients(&r, partition);
     case Kind::kForget:
       return ForgetClients(&r, partition);
     case Kind::kEpoch:
       return ReadEpoch(&r, partition);
-    case Kind::kLoading:
-      return ReadLoading(&r, partition);
-    case Kind::kEnd:
-      return r.left() == 0 ? Status() : Broken("an end with a body");
-    case Kind::kValues:
-    case Kind::kKeys:
-      break;
+    default:
+      return ReadPart(kind, &r, Mode::kLoad, partition, loaded);
   }
-  return Broken("of a kind that cannot be loaded");
 }
 
 bool TakesMemory(Span<const uint8_t> chunk) {
   Reader r(chunk);
-  Kind kind{};
-  if (!ReadKind(&r, &kind).ok()) return false;
-  return kind == Kind::kTable || kind == Kind::kRows || kind == Kind::kSet || kind == Kind::kClients;
+  const auto kind = ReadKind(&r);
+  return kind.ok() && (kind.value() == Kind::kTable || kind.value() == Kind::kRows ||
+                       kind.value() == Kind::kSet || kind.value() == Kind::kClients);
 }
 
 bool StampSet(Span<const uint8_t> chunk, uint32_t now, Bytes* stamped) {
   Reader r(chunk);
-  Kind kind{};
-  if (!ReadKind(&r, &kind).ok() || kind != Kind::kSet) return false;
+  if (const auto kind = ReadKind(&r); !kind.ok() || kind.value() != Kind::kSet) return false;
   r.Fixed<uint64_t>();
   const size_t row_bytes = kRowHead + r.Fixed<uint32_t>() * sizeof(float);
   stamped->assign(chunk.begin(), chunk.end());
@@ -330,8 +316,7 @@ bool StampSet(Span<const uint8_t> chunk, uint32_t now, Bytes* stamped) {
 
 bool EncodeEpoch(Span<const uint8_t> chunk, uint64_t epoch, Bytes* behind) {
   Reader r(chunk);
-  Kind kind{};
-  if (!ReadKind(&r, &kind).ok() || kind != Kind::kRows) return false;
+  if (const auto kind = ReadKind(&r); !kind.ok() || kind.value() != Kind::kRows) return false;
   const uint64_t table = r.Fixed<uint64_t>();
   Writer w = Begin(Kind::kEpoch, behind);
   w.Fixed(table);
@@ -342,8 +327,7 @@ bool EncodeEpoch(Span<const uint8_t> chunk, uint64_t epoch, Bytes* behind) {
 Status DecodeRows(Span<const uint8_t> chunk, const TableSchema& schema, RowBatch* rows) {
   if (chunk.size() == 0) return Status();
   Reader r(chunk);
-  Kind kind{};
-  HET_RETURN_IF_ERROR(ReadKind(&r, &kind));
+  HET_ASSIGN_OR_RETURN(const Kind kind, ReadKind(&r));
   if (kind != Kind::kRows) return Broken("it has no rows");
   const bool wanted = r.Fixed<uint64_t>() == schema.id();
   const uint32_t floats = r.Fixed<uint32_t>();
