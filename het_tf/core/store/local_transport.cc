@@ -1,14 +1,6 @@
 #include "het_tf/core/store/local_transport.h"
 
-#include <chrono>
-#include <thread>
-
-#include "het_tf/core/base/steady_seconds.h"
-
 namespace het {
-
-uint32_t LocalTransport::partitions() const { return service_->partitions(); }
-PartitionId LocalTransport::id(uint32_t partition) const { return service_->id(partition); }
 
 void LocalTransport::Send(OutFrame frame) {
   Event event;
@@ -34,11 +26,5 @@ bool LocalTransport::Poll(double, std::vector<Event>* events) {
   ready_.clear();
   return any;
 }
-
-void LocalTransport::Sleep(double seconds) {
-  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-}
-
-double LocalTransport::Now() { return SteadySeconds(); }
 
 }  // namespace het

@@ -11,16 +11,14 @@ namespace het {
 class LocalTransport : public Transport {
  public:
   explicit LocalTransport(LocalService* service) : service_(service) {}
-  uint32_t partitions() const override;
-  PartitionId id(uint32_t partition) const override;
+  uint32_t partitions() const override { return service_->partitions(); }
+  PartitionId id(uint32_t partition) const override { return service_->id(partition); }
   uint32_t ShardOf(uint32_t) override { return 0; }
   void Send(OutFrame frame) override;
   bool Poll(double seconds, std::vector<Event>* events) override;
   void Reset(uint32_t) override {}
   uint64_t Connection(uint32_t) override { return 1; }
   void AskReplicas(const std::vector<Mark>&, uint32_t, double) override {}  // there are no replicas
-  void Sleep(double seconds) override;
-  double Now() override;
 
  private:
   LocalService* const service_;

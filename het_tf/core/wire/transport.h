@@ -7,11 +7,14 @@
 
 #include <poll.h>
 
+#include <chrono>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "het_tf/core/base/bytes.h"
+#include "het_tf/core/base/steady_seconds.h"
 #include "het_tf/core/wire/ids.h"
 #include "het_tf/core/wire/out_frame.h"
 
@@ -86,8 +89,8 @@ class Transport {
   virtual void Descriptors(std::vector<pollfd>*) {}
 
   // Sleep waits before another attempt; Now is the time since some fixed moment. Tests have their own clock.
-  virtual void Sleep(double seconds) = 0;
-  virtual double Now() = 0;
+  virtual void Sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+  virtual double Now() { return SteadySeconds(); }
 };
 
 }  // namespace het

@@ -1,11 +1,8 @@
 #include "het_tf/ext/ps/client/redis_transport.h"
 
 #include <algorithm>
-#include <chrono>
 #include <map>
-#include <thread>
 
-#include "het_tf/core/base/steady_seconds.h"
 #include "het_tf/core/wire/reply.h"
 
 namespace het {
@@ -127,11 +124,5 @@ void RedisTransport::Reset(uint32_t partition) {
   };
   events_.erase(std::remove_if(events_.begin(), events_.end(), known), events_.end());
 }
-
-void RedisTransport::Sleep(double seconds) {
-  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-}
-
-double RedisTransport::Now() { return SteadySeconds(); }
 
 }  // namespace het

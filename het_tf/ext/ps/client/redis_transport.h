@@ -37,8 +37,6 @@ class RedisTransport : public Transport {
   double LastMoved(uint32_t partition) override { return pipeline_.LastMoved(partition); }
   std::string Where(uint32_t partition) override { return pipeline_.NodeOf(partition).ToString(); }
   void Descriptors(std::vector<pollfd>* descriptors) override { pipeline_.Descriptors(descriptors); }
-  void Sleep(double seconds) override;
-  double Now() override;
 
  private:
   void Take(RedisPipeline::Answer answer);
