@@ -61,12 +61,14 @@ Result<TablePtr> Tables::FindFlushed(const std::string& name) {
 
 Result<size_t> Tables::Size(const std::string& name) {
   HET_ASSIGN_OR_RETURN(const TablePtr table, FindFlushed(name));
-  return parts_->store.tables->CountRows(*table->schema);
+  HET_ASSIGN_OR_RETURN(const TableSize size, store()->Size(*table->schema));
+  return size.rows;
 }
 
 Result<size_t> Tables::Bytes(const std::string& name) {
   HET_ASSIGN_OR_RETURN(const TablePtr table, Find(name));
-  return parts_->store.tables->CountBytes(*table->schema);
+  HET_ASSIGN_OR_RETURN(const TableSize size, store()->Size(*table->schema));
+  return size.bytes;
 }
 
 Status Tables::Read(const std::string& name, Span<const Key> keys, float* values) {
@@ -129,15 +131,7 @@ Result<TableRows> Tables::Scan(const std::string& name) {
 
 Status Tables::Visit(const std::string& name, const std::function<Status(const RowBatch&)>& fn) {
   HET_ASSIGN_OR_RETURN(const TablePtr table, FindSettled(name, "an export"));
-  RowBatch batch(*table->schema, size_t{8} << 20);
-  for (uint32_t p = 0; p < store()->partitions(); ++p) {
-    for (uint64_t cursor = 0; cursor != TableStore::kScanned;) {
-      batch.Clear();
-      HET_RETURN_IF_ERROR(store()->ScanSome(*table->schema, p, &cursor, &batch));
-      HET_RETURN_IF_ERROR(fn(batch));
-    }
-  }
-  return Status();
+  return store()->Visit(*table->schema, fn);
 }
 
 Status Tables::Sample(const std::string& name, uint64_t seed, RowBatch* rows) {
@@ -173,11 +167,10 @@ Status Tables::Sample(const std::string& name, uint64_t seed, RowBatch* rows) {
 
 Result<TableStats> Tables::Stats(const std::string& name) {
   HET_ASSIGN_OR_RETURN(const TablePtr table, Find(name));
-  HET_ASSIGN_OR_RETURN(const size_t rows, parts_->store.tables->CountRows(*table->schema));
-  HET_ASSIGN_OR_RETURN(const size_t bytes, parts_->store.tables->CountBytes(*table->schema));
+  HET_ASSIGN_OR_RETURN(const TableSize size, store()->Size(*table->schema));
   HET_ASSIGN_OR_RETURN(TableStats stats, StatsHere(*table));
-  stats.rows = rows;
-  stats.bytes = bytes;
+  stats.rows = size.rows;
+  stats.bytes = size.bytes;
   return stats;
 }
 

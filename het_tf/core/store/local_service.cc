@@ -74,23 +74,4 @@ void LocalService::HandlePart(Request* request, ReplyWriter* replies) {
   });
 }
 
-template <typename Fn>
-size_t LocalService::Sum(uint64_t table, Fn of) {
-  size_t sum = 0;
-  for (uint32_t i = 0; i < partitions(); ++i) {
-    WithPartition(i, [&](Partition& p) {
-      if (const Shard* const shard = p.Find(table)) sum += of(*shard);
-    });
-  }
-  return sum;
-}
-
-size_t LocalService::Rows(uint64_t table) {
-  return Sum(table, [](const Shard& shard) { return shard.rows().size(); });
-}
-
-size_t LocalService::TableBytes(uint64_t table) {
-  return Sum(table, [](const Shard& shard) { return shard.bytes(); });
-}
-
 }  // namespace het

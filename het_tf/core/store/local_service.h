@@ -58,17 +58,11 @@ class LocalService {
     return fn(*slot.partition);
   }
 
-  size_t Rows(uint64_t table);
-  size_t TableBytes(uint64_t table);
-
  private:
   struct Slot {
     std::mutex mutex;
     std::unique_ptr<Partition> partition;
   };
-  // Over the table's shards.
-  template <typename Fn>
-  size_t Sum(uint64_t table, Fn of);
 
   uint64_t hash_seed_;
   TimeFn time_;

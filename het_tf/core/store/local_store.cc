@@ -14,6 +14,19 @@ Status LocalStore::ClearTable(const TableSchema& schema) {
   return Status();
 }
 
+Result<TableSize> LocalStore::Size(const TableSchema& schema) {
+  TableSize size;
+  for (uint32_t p = 0; p < partitions(); ++p) {
+    service_->WithPartition(p, [&](Partition& partition) {
+      const Shard* const shard = partition.Find(schema.id());
+      if (shard == nullptr) return;
+      size.rows += shard->rows().size();
+      size.bytes += shard->bytes();
+    });
+  }
+  return size;
+}
+
 Status LocalStore::Assign(const TableSchema& schema, Span<const Key> keys, const float* rows, bool with_slots,
                           const Clock* ages) {
   const size_t given = with_slots ? schema.row_floats() : schema.dim();

@@ -14,8 +14,7 @@ class LocalStore : public TableStore {
   Status CreateTable(const Schema& schema) override { return service_->CreateTable(schema); }
   Status DropTable(const TableSchema& schema) override;
   Status ClearTable(const TableSchema& schema) override;
-  Result<size_t> CountRows(const TableSchema& schema) override { return service_->Rows(schema.id()); }
-  Result<size_t> CountBytes(const TableSchema& schema) override { return service_->TableBytes(schema.id()); }
+  Result<TableSize> Size(const TableSchema& schema) override;
   Status Assign(const TableSchema& schema, Span<const Key> keys, const float* rows, bool with_slots,
                 const Clock* ages = nullptr) override;
   Status Read(const TableSchema& schema, Span<const Key> keys, float* values) override;
@@ -25,7 +24,6 @@ class LocalStore : public TableStore {
   uint64_t hash_seed() const override { return service_->hash_seed(); }
   Result<TableState> State(const TableSchema& schema) override;
   Status ScanSome(const TableSchema& schema, uint32_t partition, uint64_t* cursor, RowBatch* batch) override;
-  Result<ChangesKind> KindSince(const TableSchema& schema, Span<const Position> since) override;
   Result<ChangesCount> CountChanges(const TableSchema& schema, Span<const Position> since,
                                     const std::vector<uint32_t>& partitions) override;
   Status ChangesSome(const TableSchema& schema, uint32_t partition, ChangesScan* scan, RowBatch* rows,

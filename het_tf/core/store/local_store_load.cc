@@ -46,21 +46,11 @@ Status LocalStore::ScanSome(const TableSchema& schema, uint32_t partition, uint6
   });
 }
 
-Result<ChangesKind> LocalStore::KindSince(const TableSchema& schema, Span<const Position> since) {
-  auto kind = since.size() == partitions() ? ChangesKind::kChanges : ChangesKind::kWhole;
-  for (uint32_t p = 0; p < partitions() && kind != ChangesKind::kWhole; ++p) {
-    kind = std::max(kind, service_->WithPartition(p, [&](const Partition& partition) {
-      return het::KindSince(partition, since[p], schema.id());
-    }));
-  }
-  return kind;
-}
-
 Result<ChangesCount> LocalStore::CountChanges(const TableSchema& schema, Span<const Position> since,
                                               const std::vector<uint32_t>& some) {
   ChangesCount count;
   if (since.size() != partitions()) count.kind = ChangesKind::kWhole;
-  for (size_t i = 0; i < some.size() && count.kind == ChangesKind::kChanges; ++i) {
+  for (size_t i = 0; i < some.size() && count.kind != ChangesKind::kWhole; ++i) {
     count += service_->WithPartition(some[i], [&](const Partition& partition) {
       return het::CountChanges(partition, since[some[i]], schema.id());
     });

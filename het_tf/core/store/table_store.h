@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,12 @@ struct TableRows {
   std::vector<uint32_t> last_used;
   std::vector<uint16_t> counts;
   std::vector<float> rows;  // keys.size() * row_floats: value, then slots
+};
+
+// Both are 0 of a table that is not there.
+struct TableSize {
+  size_t rows = 0;   // that were ever written
+  size_t bytes = 0;  // of rows and index
 };
 
 // A store's facts about a table, besides its rows.
@@ -49,8 +56,7 @@ class TableStore {
   virtual Status DropTable(const TableSchema& schema) = 0;
   // Removes all rows; caches notice the epoch.
   virtual Status ClearTable(const TableSchema& schema) = 0;
-  virtual Result<size_t> CountRows(const TableSchema& schema) = 0;
-  virtual Result<size_t> CountBytes(const TableSchema& schema) = 0;
+  virtual Result<TableSize> Size(const TableSchema& schema) = 0;
   // Sets the row of every key: row_floats a key with slots, else dim, and slots are reset. Rows are as old as
   // `ages` says, or 0. The last of equal keys counts. After an error earlier rows stay.
   virtual Status Assign(const TableSchema& schema, Span<const Key> keys, const float* rows, bool with_slots,
@@ -59,7 +65,9 @@ class TableStore {
   virtual Status Read(const TableSchema& schema, Span<const Key> keys, float* values) = 0;
   // Returns how many of the keys existed.
   virtual Result<size_t> Remove(const TableSchema& schema, Span<const Key> keys) = 0;
-  // Reads all rows, in their state at that moment.
+  // Calls fn(rows) for all rows, some at a time, in their state at that moment.
+  Status Visit(const TableSchema& schema, const std::function<Status(const RowBatch&)>& fn);
+  // Reads all rows.
   Result<TableRows> Scan(const TableSchema& schema);
 
   // --- in pieces (checkpoint/)
@@ -70,9 +78,8 @@ class TableStore {
   virtual Status ScanSome(const TableSchema& schema, uint32_t partition, uint64_t* cursor,
                           RowBatch* batch) = 0;
 
-  // The worst kind of scans of the table's changes. `since`: one position a partition, else it is kWhole.
-  virtual Result<ChangesKind> KindSince(const TableSchema& schema, Span<const Position> since) = 0;
-  // The size of scans of the table's changes in these partitions. `since`: as above.
+  // The worst kind, and the size, of scans of the table's changes in these partitions. `since`: one position
+  // a partition, else it is kWhole.
   virtual Result<ChangesCount> CountChanges(const TableSchema& schema, Span<const Position> since,
                                             const std::vector<uint32_t>& partitions) = 0;
   // Appends rows that changed in one partition, and keys removed, since scan->since, and advances the scan.

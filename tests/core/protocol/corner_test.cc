@@ -70,7 +70,7 @@ TEST_F(Corner, AllZeroGradientMakesNoTick) {
   for (auto& [where, part] : step->parts()) part.touched.assign(part.touched.size(), 0);
   Write(0, step.get());
   EXPECT_EQ(world().ServerClock(At(1)), 0);
-  EXPECT_EQ(world().service().Rows(At(1).first), 0u);
+  EXPECT_EQ(LocalStore(&world().service()).Size(*world().schema(0)).value().rows, 0u);
   EXPECT_EQ(HeldLines(*cache()), 0u);
 }
 

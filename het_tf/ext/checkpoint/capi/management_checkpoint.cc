@@ -19,8 +19,8 @@ int HetStoreInfo(const char* name_space) {
 int HetChangesSince(const char* name_space, const char* request) {
   return WithEngine(name_space, [&](Engine& engine) -> Status {
     HET_ASSIGN_OR_RETURN(const auto parsed, het::ParseSinceRequest(request));
-    HET_ASSIGN_OR_RETURN(const auto kinds, het::KindsSince(&engine, parsed));
-    Text() = het::ToJson(kinds);
+    HET_ASSIGN_OR_RETURN(const auto counts, het::CountChanges(&engine, parsed));
+    Text() = het::ToJson(counts);
     return Status();
   });
 }

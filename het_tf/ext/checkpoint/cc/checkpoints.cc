@@ -1,5 +1,7 @@
 #include "het_tf/ext/checkpoint/cc/checkpoints.h"
 
+#include <numeric>
+
 #include "het_tf/ext/checkpoint/cc/save.h"
 
 namespace het {
@@ -16,14 +18,17 @@ Result<StoreInfo> StoreInfoOf(Engine* engine) {
   return info;
 }
 
-Result<std::map<std::string, ChangesKind>> KindsSince(
+Result<std::map<std::string, ChangesCount>> CountChanges(
     Engine* engine, const std::map<std::string, std::vector<Position>>& since) {
-  std::map<std::string, ChangesKind> kinds;
+  TableStore* const store = engine->tables().store();
+  std::vector<uint32_t> all(store->partitions());
+  std::iota(all.begin(), all.end(), 0);
+  std::map<std::string, ChangesCount> counts;
   for (const auto& [name, positions] : since) {
     HET_ASSIGN_OR_RETURN(const TablePtr table, engine->tables().Find(name));
-    HET_ASSIGN_OR_RETURN(kinds[name], engine->tables().store()->KindSince(*table->schema, positions));
+    HET_ASSIGN_OR_RETURN(counts[name], store->CountChanges(*table->schema, positions, all));
   }
-  return kinds;
+  return counts;
 }
 
 Result<RowFileSummary> SaveRows(Engine* engine, const std::string& path, const SaveRequest& request) {

@@ -17,7 +17,7 @@ namespace het {
 
 Result<StoreInfo> StoreInfoOf(Engine* engine);
 // For each table: what scans of the changes since these positions would be.
-Result<std::map<std::string, ChangesKind>> KindsSince(
+Result<std::map<std::string, ChangesCount>> CountChanges(
     Engine* engine, const std::map<std::string, std::vector<Position>>& since);
 // Writes one row file.
 Result<RowFileSummary> SaveRows(Engine* engine, const std::string& path, const SaveRequest& request);

@@ -67,23 +67,43 @@ Status ReadPositions(const Json& json, std::map<std::string, std::vector<Positio
 }
 
 // Reads an unsigned number from `least` to `most`.
-Status ReadNumber(const Json& json, const char* field, uint64_t least, uint64_t most, uint64_t* out) {
+template <typename T>
+Status ReadNumber(const Json& json, const char* field, uint64_t least, uint64_t most, T* out) {
   const Json& number = json.at(field);
   if (!number.is_number_unsigned() || number.get<uint64_t>() < least || number.get<uint64_t>() > most) {
     return InvalidArgument(std::string(field) + " is " + number.dump() + "; it must be an integer from " +
                            std::to_string(least) + " to " + std::to_string(most));
   }
-  *out = number.get<uint64_t>();
+  *out = number.get<T>();
   return Status();
 }
 
 Status ReadLayout(const Json& store, Layout* layout) {
-  uint64_t partitions = 0;
+  uint32_t partitions = 0;
   uint64_t hash_seed = 0;
   HET_RETURN_IF_ERROR(ReadNumber(store, "partitions", 1, kMostPartitions, &partitions));
   HET_RETURN_IF_ERROR(ReadNumber(store, "hash_seed", 0, UINT64_MAX, &hash_seed));
-  *layout = Layout(static_cast<uint32_t>(partitions), hash_seed);
+  *layout = Layout(partitions, hash_seed);
   return Status();
+}
+
+Json AsJson(const StoreInfo::OfTable& table) {
+  Json slots = Json::array();
+  const Optimizer& optimizer = table.schema->optimizer();
+  for (size_t i = 0; i < optimizer.slots().size(); ++i) {
+    slots.push_back(Json::array({optimizer.slots()[i].name, optimizer.slot_floats(i)}));
+  }
+  const TableState& state = table.state;
+  Json positions = Json::array();
+  for (const Position& position : state.positions) positions.push_back(ToString(position));
+  return {{"spec", SpecAsJson(table.schema->spec())},
+          {"limits", LimitsAsJson(state.limits)},
+          {"applies", table.applies},
+          {"rows", std::accumulate(state.rows.begin(), state.rows.end(), uint64_t{0})},
+          {"clock_floor", state.clock_floor},
+          {"positions", positions},
+          {"row_floats", table.schema->row_floats()},
+          {"slots", slots}};
 }
 
 }  // namespace
@@ -134,10 +154,7 @@ Result<BeginRequest> ParseBeginRequest(const std::string& text) {
           return InvalidArgument("loader is '" + request->loader +
                                  "'; give the loader's name, without spaces");
         }
-        uint64_t seconds = 0;
-        HET_RETURN_IF_ERROR(ReadNumber(json, "seconds", 1, TableLimits::kDay, &seconds));
-        request->seconds = static_cast<uint32_t>(seconds);
-        return Status();
+        return ReadNumber(json, "seconds", 1, TableLimits::kDay, &request->seconds);
       });
 }
 
@@ -183,34 +200,11 @@ std::string ToJson(const std::map<std::string, LoadedRows>& loaded) {
   return Json({{"tables", tables}}).dump();
 }
 
-std::string ToJson(const std::map<std::string, ChangesKind>& kinds) {
+std::string ToJson(const std::map<std::string, ChangesCount>& counts) {
   Json tables = Json::object();
-  for (const auto& [name, kind] : kinds) tables[name] = NameOf(kind);
+  for (const auto& [name, count] : counts) tables[name] = NameOf(count.kind);
   return Json({{"tables", tables}}).dump();
 }
-
-namespace {
-
-Json AsJson(const StoreInfo::OfTable& table) {
-  Json slots = Json::array();
-  const Optimizer& optimizer = table.schema->optimizer();
-  for (size_t i = 0; i < optimizer.slots().size(); ++i) {
-    slots.push_back(Json::array({optimizer.slots()[i].name, optimizer.slot_floats(i)}));
-  }
-  const TableState& state = table.state;
-  Json positions = Json::array();
-  for (const Position& position : state.positions) positions.push_back(ToString(position));
-  return {{"spec", SpecAsJson(table.schema->spec())},
-          {"limits", LimitsAsJson(state.limits)},
-          {"applies", table.applies},
-          {"rows", std::accumulate(state.rows.begin(), state.rows.end(), uint64_t{0})},
-          {"clock_floor", state.clock_floor},
-          {"positions", positions},
-          {"row_floats", table.schema->row_floats()},
-          {"slots", slots}};
-}
-
-}  // namespace
 
 std::string ToJson(const StoreInfo& info) {
   Json tables = Json::object();

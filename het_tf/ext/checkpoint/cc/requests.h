@@ -46,7 +46,7 @@ Result<CommitRequest> ParseCommitRequest(const std::string& json);
 std::string ToJson(const RowFileSummary& summary);
 std::string ToJson(const VerifiedFile& verified);
 std::string ToJson(const std::map<std::string, LoadedRows>& loaded);
-std::string ToJson(const std::map<std::string, ChangesKind>& kinds);
+std::string ToJson(const std::map<std::string, ChangesCount>& counts);
 
 // An engine's answer about its store: the store's shape, and facts about each table.
 struct StoreInfo {

@@ -160,15 +160,16 @@ Result<std::vector<RedisReply>> RedisStore::AskTable(const TableSchema& schema) 
   return tables;
 }
 
-Result<size_t> RedisStore::Sum(const TableSchema& schema, size_t field) {
-  size_t sum = 0;
+Result<TableSize> RedisStore::Size(const TableSchema& schema) {
+  TableSize size;
   HET_ASSIGN_OR_RETURN(const auto tables, AskTable(schema));
-  for (const RedisReply& table : tables) sum += table.array.empty() ? 0 : Number(table.array[field]);
-  return sum;
+  for (const RedisReply& table : tables) {
+    if (table.array.empty()) continue;
+    size.rows += Number(table.array[3]);
+    size.bytes += Number(table.array[4]);
+  }
+  return size;
 }
-
-Result<size_t> RedisStore::CountRows(const TableSchema& schema) { return Sum(schema, 3); }
-Result<size_t> RedisStore::CountBytes(const TableSchema& schema) { return Sum(schema, 4); }
 
 Result<size_t> RedisStore::Load(uint32_t partition, const Bytes& chunk) {
   HET_ASSIGN_OR_RETURN(auto loaded, Ask(partition, "HET.LOAD", {std::string(chunk.begin(), chunk.end())}));

@@ -36,8 +36,7 @@ class RedisStore : public TableStore {
   Status CreateTable(const Schema& schema) override;
   Status DropTable(const TableSchema& schema) override;
   Status ClearTable(const TableSchema& schema) override;
-  Result<size_t> CountRows(const TableSchema& schema) override;
-  Result<size_t> CountBytes(const TableSchema& schema) override;
+  Result<TableSize> Size(const TableSchema& schema) override;
   Status Assign(const TableSchema& schema, Span<const Key> keys, const float* rows, bool with_slots,
                 const Clock* ages = nullptr) override;
   Status Read(const TableSchema& schema, Span<const Key> keys, float* values) override;
@@ -47,7 +46,6 @@ class RedisStore : public TableStore {
   uint64_t hash_seed() const override { return hash_seed_; }
   Result<TableState> State(const TableSchema& schema) override;
   Status ScanSome(const TableSchema& schema, uint32_t partition, uint64_t* cursor, RowBatch* batch) override;
-  Result<ChangesKind> KindSince(const TableSchema& schema, Span<const Position> since) override;
   Result<ChangesCount> CountChanges(const TableSchema& schema, Span<const Position> since,
                                     const std::vector<uint32_t>& partitions) override;
   Status ChangesSome(const TableSchema& schema, uint32_t partition, ChangesScan* scan, RowBatch* rows,
@@ -90,8 +88,6 @@ class RedisStore : public TableStore {
   std::vector<std::vector<size_t>> ByPartition(const TableSchema& schema, Span<const Key> keys) const;
   // Returns each partition's answer to HET.STAT TABLES for the table; null where it is missing.
   Result<std::vector<RedisReply>> AskTable(const TableSchema& schema);
-  // Returns the sum of one of these numbers over the partitions.
-  Result<size_t> Sum(const TableSchema& schema, size_t field);
 
   const ServerAddress address_;
   const double seconds_;

@@ -1,6 +1,5 @@
 // RedisStore's piecewise saving and loading of tables.
 #include <algorithm>
-#include <numeric>
 
 #include "het_tf/core/store/chunk.h"
 #include "het_tf/ext/ps/client/redis_changes.h"
@@ -58,13 +57,6 @@ Status RedisStore::ScanSome(const TableSchema& schema, uint32_t partition, uint6
   *cursor = more ? std::strtoull(next.c_str() + prefix.size(), nullptr, 10) : kScanned;
   const Bytes& chunk = page.value().array[1].bytes;
   return DecodeRows(Span<const uint8_t>(chunk.data(), chunk.size()), schema, batch);
-}
-
-Result<ChangesKind> RedisStore::KindSince(const TableSchema& schema, Span<const Position> since) {
-  std::vector<uint32_t> all(partitions());
-  std::iota(all.begin(), all.end(), 0);
-  HET_ASSIGN_OR_RETURN(const ChangesCount count, CountChanges(schema, since, all));
-  return count.kind;
 }
 
 Result<ChangesCount> RedisStore::CountChanges(const TableSchema& schema, Span<const Position> since,

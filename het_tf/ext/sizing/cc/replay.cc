@@ -128,9 +128,9 @@ Result<ReplayOutcome> Replay::Run() {
   // Unsent updates stay where they are; but what is on its way arrives.
   Drain();
   watcher_->End();
-  outcome.store_rows = service_.Rows(settings_.schema->id());
   for (uint32_t p = 0; p < settings_.partitions; ++p) {
     service_.WithPartition(p, [&](Partition& partition) {
+      outcome.store_rows += partition.Find(settings_.schema->id())->rows().size();
       outcome.store_bytes += partition.bytes() + partition.subscribers().bytes() + sizeof(Shard);
     });
   }

@@ -75,7 +75,7 @@ TEST_F(DeviceWorkers, StepEndsWhenDueUpdatesAreApplied) {
     const TableSchema& schema = *worker.tables().Find("t").value()->schema;
     ASSERT_TRUE(Train(&worker, {{"t", ids}}).ok());
     // One tick is within the bound of 1: exported updates may be in flight.
-    EXPECT_EQ(store.CountRows(schema).value(), bound == 0 ? 40u : 0u) << bound;
+    EXPECT_EQ(store.Size(schema).value().rows, bound == 0 ? 40u : 0u) << bound;
     ASSERT_TRUE(Train(&worker, {{"t", ids}}).ok());
     const TableRows rows = store.Scan(schema).value();
     if (bound != kUnbounded) {
@@ -83,7 +83,7 @@ TEST_F(DeviceWorkers, StepEndsWhenDueUpdatesAreApplied) {
       for (const float value : rows.rows) EXPECT_EQ(value, 2);
     }
     ASSERT_TRUE(worker.caches().Flush().ok());
-    EXPECT_EQ(store.CountRows(schema).value(), 40u);
+    EXPECT_EQ(store.Size(schema).value().rows, 40u);
   }
 }
 

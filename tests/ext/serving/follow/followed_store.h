@@ -190,7 +190,7 @@ class FollowedStore : public LiveFilesTest {
       for (Key key = 0; key < kKeys; ++key) {
         EXPECT_EQ(Served(table, key), Stored(table, key)) << "key " << key << " of table " << table;
       }
-      EXPECT_EQ(writer_->rows(table), service_->Rows(schemas_[table]->id()));
+      EXPECT_EQ(writer_->rows(table), LocalStore(service_.get()).Size(*schemas_[table]).value().rows);
     }
   }
   std::vector<Position> Positions() {
