@@ -1,7 +1,6 @@
 #include "het_tf/capi/steps.h"
 
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "het_tf/capi/kept_ids.h"
 #include "het_tf/core/base/answer.h"
@@ -27,10 +26,9 @@ int WithCall(void* call, const Body& body) {
 int HetCallOpen(const char* specs, void** call) {
   return het::Answer([&]() -> het::Status {
     HET_ASSIGN_OR_RETURN(std::unique_ptr<het::CallSpec> spec, het::CallSpec::Create(specs));
-    const std::set<uint64_t> variables(spec->variables().begin(), spec->variables().end());
     het::Text() = nlohmann::json({{"features", spec->features().size()},
                                   {"tables", spec->tables().size()},
-                                  {"tickets", variables.size() * het::KeptGradients::kSlots * 2}})
+                                  {"tickets", 2 * spec->ticket_rows()}})
                       .dump();
     *call = spec.release();
     return het::Status();
@@ -58,12 +56,8 @@ int HetCallKeep(void* call, const int64_t* const* ids, const size_t* counts, con
     het::ApplyArgs args;
     args.token = token;
     args.gradients = chosen;
-    std::vector<het::KeptGradients::Given> given;
-    const het::Status done =
-        resolved.engine->steps().Keep({*resolved.tables, kept.features(), spec.signature()}, args,
-                                      spec.variables(), static_cast<uint32_t>(worker), nullptr, &given);
-    if (done.ok()) het::WriteTickets({given.data(), given.size()}, tickets);
-    return done;
+    return resolved.engine->steps().Keep({*resolved.tables, kept.features(), spec.signature()}, args,
+                                         spec.variables(), static_cast<uint32_t>(worker), nullptr, tickets);
   });
 }
 
@@ -75,8 +69,7 @@ int HetCallApply(void* call, const float* tickets, const float* rates, float sca
     kept.tickets = {tickets, size_t{2} * het::KeptGradients::kSlots};
     kept.learning_rates = {rates, resolved.tables->size()};
     kept.scale = scale;
-    const het::Status checked = het::CheckLearningRates(spec, kept.learning_rates);
-    return checked.ok() ? resolved.engine->steps().ApplyKept(kept) : checked;
+    return resolved.engine->steps().ApplyKept(kept);
   });
 }
 

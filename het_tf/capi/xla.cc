@@ -4,7 +4,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -134,8 +133,7 @@ Status Lookup(CallSpec* spec, const Frame& frame) {
 Status Keep(CallSpec* spec, const Frame& frame) {
   const List arguments = ListOf(frame.arguments), results = ListOf(frame.results);
   const size_t features = spec->features().size();
-  const std::set<uint64_t> variables(spec->variables().begin(), spec->variables().end());
-  const auto slots = static_cast<int64_t>(variables.size() * KeptGradients::kSlots);
+  const auto slots = static_cast<int64_t>(spec->ticket_rows());
   const auto* const worker = Find<Scalar>(frame.attributes, "worker", kScalar);
   if ((arguments.size() != 1 + 2 * features && arguments.size() != 1 + 3 * features) || results.size() != 1 ||
       !Is(*arguments[0], kU32, {2}) || !Is(*results[0], kF32, {slots, 2}) || worker == nullptr ||

@@ -19,19 +19,19 @@ extern "C" {
 typedef struct HetNode HetNode;
 HET_EXPORT int HetNodeCreate(const char* const* tables, size_t count, const char* specs, HetNode** node);
 HET_EXPORT void HetNodeDelete(HetNode* node);
-// Returns the floats in a row of this feature.
-HET_EXPORT int HetNodeDim(const HetNode* node, size_t feature, int64_t* dim);
+// The floats in a row of this feature.
+HET_EXPORT int64_t HetNodeDim(const HetNode* node, size_t feature);
+// The rows of the tickets of a node's gradients.
+HET_EXPORT size_t HetNodeTicketRows(const HetNode* node);
 
-// As Steps::Lookup: features in order; ids[f] has counts[f] ids, rows[f] room for counts[f] * dim floats, on
-// the device. With `training`, *token is for HetDeviceKeep. Later work on the stream sees the rows.
-HET_EXPORT int HetDeviceLookup(HetNode* node, const int64_t* const* ids, const int64_t* counts,
-                               size_t features, float* const* rows, int training, void* stream,
-                               int64_t* token);
-// The floats of the tickets of a node's gradients.
-HET_EXPORT int HetNodeTickets(const HetNode* node, size_t* floats);
+// As Steps::Lookup: of each feature in order, ids[f] has counts[f] ids, rows[f] room for counts[f] * dim
+// floats, on the device. With `training`, *token is for HetDeviceKeep. Later work on the stream sees the
+// rows.
+HET_EXPORT int HetDeviceLookup(HetNode* node, const int64_t* const* ids, const size_t* counts,
+                               float* const* rows, int training, void* stream, int64_t* token);
 // As Steps::Keep: ids, and gradients on the device, are used until release(memory), which is called once,
-// also after an error. tickets: room for HetNodeTickets floats, in host memory.
-HET_EXPORT int HetDeviceKeep(HetNode* node, const int64_t* const* ids, const int64_t* counts, size_t features,
+// also after an error. tickets: [HetNodeTicketRows, 2], in host memory.
+HET_EXPORT int HetDeviceKeep(HetNode* node, const int64_t* const* ids, const size_t* counts,
                              const float* const* gradients, int64_t token, float norm, uint32_t worker,
                              void* memory, void (*release)(void*), void* stream, float* tickets);
 // As Steps::ApplyKept; all in host memory. learning_rates: one for each table of specs.

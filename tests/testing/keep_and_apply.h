@@ -20,10 +20,8 @@ inline Status KeepAndApply(Steps* steps, const BatchCall& call, const ApplyArgs&
     device->stream = call.memory.stream;
     device->on_host = !call.memory.on_device;
   }
-  std::vector<KeptGradients::Given> given;
-  HET_RETURN_IF_ERROR(steps->Keep(call, args, variables, 0, device, &given));
-  std::vector<float> tickets(given.size() * 2 * KeptGradients::kSlots);
-  WriteTickets(given, tickets.data());
+  std::vector<float> tickets(2 * KeptGradients::kSlots);
+  HET_RETURN_IF_ERROR(steps->Keep(call, args, variables, 0, device, tickets.data()));
   return steps->ApplyKept({kVariable, call.tables, tickets, args.learning_rates, args.scale});
 }
 

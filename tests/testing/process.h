@@ -87,15 +87,13 @@ class Process {
   }
   // Keeps the gradients, whose tickets are added to *tickets: [KeptGradients::kSlots, 2].
   Status TryKeep(const Batch& batch, std::vector<float>* tickets, uint32_t worker = 0, float factor = 1) {
-    std::vector<KeptGradients::Given> given;
+    std::vector<float> given(2 * KeptGradients::kSlots);
     const uint64_t variable = kVariable;
     const Status status = WithGradients(batch, 0, [&](const BatchCall& call, const ApplyArgs& args) {
-      return engine_->steps().Keep(call, args, {&variable, 1}, worker, nullptr, &given);
+      return engine_->steps().Keep(call, args, {&variable, 1}, worker, nullptr, given.data());
     });
-    tickets->resize(2 * KeptGradients::kSlots);
-    for (const KeptGradients::Given& one : given) {
-      for (size_t i = 0; i < 2; ++i) (*tickets)[2 * one.slot + i] += factor * one.ticket[i];
-    }
+    tickets->resize(given.size());
+    for (size_t i = 0; i < given.size(); ++i) (*tickets)[i] += factor * given[i];
     return status;
   }
   // fn(call): ApplyKept, or its first half.

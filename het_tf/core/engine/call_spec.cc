@@ -1,9 +1,9 @@
 #include "het_tf/core/engine/call_spec.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "het_tf/core/row/schema_json.h"
 
@@ -49,6 +49,7 @@ Status CallSpec::Parse(const std::string& text) {
       return InvalidArgument("specs names " + std::to_string(variables_.size()) + " variables for " +
                              std::to_string(tables_.size()) + " tables");
     }
+    ticket_rows_ = KeptGradients::kSlots * std::set<uint64_t>(variables_.begin(), variables_.end()).size();
     std::string layout = name_space_ + "\n";
     for (const nlohmann::json& feature : json.at("features")) {
       Feature parsed;
@@ -129,20 +130,6 @@ Status CheckIds(const CallSpec& spec, Span<const FeatureIds> features) {
         std::to_string(ids.size()) +
         " ids are -2^63, which is what NaN becomes as an integer; leave these samples out, "
         "or give what is missing an id of its own before ids are made integers");
-  }
-  return Status();
-}
-
-Status CheckLearningRates(const CallSpec& spec, Span<const float> rates) {
-  if (rates.size() != spec.tables().size()) {
-    return InvalidArgument("HetApplyGrad: " + std::to_string(rates.size()) + " learning rates for " +
-                           std::to_string(spec.tables().size()) + " tables");
-  }
-  for (size_t t = 0; t < rates.size(); ++t) {
-    if (!std::isfinite(rates[t])) {
-      return InvalidArgument("HetApplyGrad: the learning rate of table '" + spec.tables()[t] +
-                             "' is not finite");
-    }
   }
   return Status();
 }

@@ -45,6 +45,8 @@ class CallSpec {
   const std::vector<Schema>& schemas() const { return schemas_; }  // of the tables
   // For each table, the variable that stands for it (kept_gradients.h).
   const std::vector<uint64_t>& variables() const { return variables_; }
+  // Rows of the tickets of a gradient: KeptGradients::kSlots for each different variable.
+  size_t ticket_rows() const { return ticket_rows_; }
   // The ids of each feature: ids[f], counts[f] of feature f.
   std::vector<FeatureIds> FeaturesOf(const int64_t* const* ids, const size_t* counts) const;
   // Equal for equal layers in different processes.
@@ -65,6 +67,7 @@ class CallSpec {
   std::vector<Schema> schemas_;
   std::vector<Feature> features_;
   std::vector<uint64_t> variables_;
+  size_t ticket_rows_ = 0;
   uint64_t signature_ = 0;
 
   std::mutex mutex_;  // guards the members below: the last answer
@@ -76,7 +79,5 @@ class CallSpec {
 // InvalidArgument: an id is -2^63, which is NaN converted to an integer, and is not the feature's padding;
 // the message names the feature and the number of such ids.
 Status CheckIds(const CallSpec& spec, Span<const FeatureIds> features);
-// InvalidArgument: the number of rates is not that of tables, or a rate is not finite.
-Status CheckLearningRates(const CallSpec& spec, Span<const float> rates);
 
 }  // namespace het

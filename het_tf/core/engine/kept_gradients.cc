@@ -163,12 +163,4 @@ void KeptGradients::SetApplied(uint64_t variable, const std::vector<Chosen>& cho
   }
 }
 
-void WriteTickets(Span<const KeptGradients::Given> given, float* to) {
-  for (const KeptGradients::Given& one : given) {
-    std::fill_n(to, 2 * KeptGradients::kSlots, 0.0f);
-    std::copy(one.ticket.begin(), one.ticket.end(), to + size_t{2} * one.slot);
-    to += size_t{2} * KeptGradients::kSlots;
-  }
-}
-
 }  // namespace het

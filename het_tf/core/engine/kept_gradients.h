@@ -114,7 +114,4 @@ class KeptGradients {
   std::map<uint64_t, Variable> variables_;
 };
 
-// Writes the tickets of each variable: `to` has room for given.size() matrices [kSlots, 2].
-void WriteTickets(Span<const KeptGradients::Given> given, float* to);
-
 }  // namespace het

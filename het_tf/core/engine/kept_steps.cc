@@ -21,11 +21,23 @@ Status NotSummed(const KeptCall& call) {
           "one, or give the layer het_tf.Cache(device=\"cpu\"); no row was changed");
 }
 
+Status CheckLearningRates(const KeptCall& call) {
+  if (call.learning_rates.size() != call.tables.size()) {
+    return InvalidArgument("HetApplyGrad: " + std::to_string(call.learning_rates.size()) +
+                           " learning rates for " + std::to_string(call.tables.size()) + " tables");
+  }
+  for (size_t t = 0; t < call.tables.size(); ++t) {
+    if (std::isfinite(call.learning_rates[t])) continue;
+    return InvalidArgument("HetApplyGrad: the learning rate of table '" + call.tables[t]->name() +
+                           "' is not finite");
+  }
+  return Status();
+}
+
 }  // namespace
 
 Status Steps::Keep(const BatchCall& call, const ApplyArgs& args, Span<const uint64_t> variables,
-                   uint32_t worker, std::shared_ptr<DeviceGradient> device,
-                   std::vector<KeptGradients::Given>* given) {
+                   uint32_t worker, std::shared_ptr<DeviceGradient> device, float* tickets) {
   const TraceScope whole(&parts_->trace, TraceKind::kUpdate);
   HET_ASSIGN_OR_RETURN(StepStore::StepPtr plan, parts_->step_store.Take(args.token));
   HET_RETURN_IF_ERROR(parts_->backends.Check(call));
@@ -61,15 +73,17 @@ Status Steps::Keep(const BatchCall& call, const ApplyArgs& args, Span<const uint
     gradient->active.assign(step->active.begin(), step->active.end());
     gradient->step = std::move(plan);
   }
-  given->clear();
   std::vector<uint64_t> seen;
   for (const uint64_t variable : variables) {
     if (std::find(seen.begin(), seen.end(), variable) != seen.end()) continue;
     seen.push_back(variable);
     double squared = 0;
     for (size_t t = 0; t < variables.size(); ++t) squared += variables[t] == variable ? squares[t] : 0;
-    given->push_back(parts_->kept.Keep(variable, gradient, std::sqrt(squared), worker));
-    for (const uint64_t number : given->back().left) {
+    const KeptGradients::Given given = parts_->kept.Keep(variable, gradient, std::sqrt(squared), worker);
+    std::fill_n(tickets, 2 * KeptGradients::kSlots, 0.0f);
+    std::copy(given.ticket.begin(), given.ticket.end(), tickets + size_t{2} * given.slot);
+    tickets += size_t{2} * KeptGradients::kSlots;
+    for (const uint64_t number : given.left) {
       for (const auto& backend : parts_->backends) backend->End(number);
     }
   }
@@ -77,6 +91,7 @@ Status Steps::Keep(const BatchCall& call, const ApplyArgs& args, Span<const uint
 }
 
 Result<std::vector<KeptGradients::Chosen>> Steps::Choose(const KeptCall& call) {
+  HET_RETURN_IF_ERROR(CheckLearningRates(call));
   std::string what = call.tables.size() == 1 ? "table" : "tables";
   for (const TablePtr& table : call.tables)
     what += (&table == call.tables.begin() ? " '" : ", '") + table->name() + "'";

@@ -71,14 +71,15 @@ class Steps {
   //   variables  for each table the variable that stands for it
   //   worker     this one's rank
   //   device     of tables on a device: ids and gradients, which are kept as they are; else null
-  //   given      for each different variable, in order of first use, its slot and ticket. The ticket of a
-  //              gradient that is not finite is NaN: only applying it is an error.
+  //   tickets    of each different variable, in order of first use: [KeptGradients::kSlots, 2], zeros and a
+  //              ticket. That of a gradient that is not finite is NaN: only applying it is an error.
   // FailedPrecondition: the token is invalid.
   Status Keep(const BatchCall& call, const ApplyArgs& args, Span<const uint64_t> variables, uint32_t worker,
-              std::shared_ptr<DeviceGradient> device, std::vector<KeptGradients::Given>* given);
+              std::shared_ptr<DeviceGradient> device, float* tickets);
   // Ticks every key of the gradients that the tickets choose once, with the sum of their products with their
   // factors. The keys of a feature whose gradient is all zero are left out. After an error no row has
-  // changed, except after errors of pushing: the message says so. Errors as for KeptGradients::Choose.
+  // changed, except after errors of pushing: the message says so. Errors as for KeptGradients::Choose;
+  // InvalidArgument: the number of rates is not that of tables, or a rate is not finite.
   Status ApplyKept(const KeptCall& call);
 
   // ApplyKept in two halves, for workers that sum their gradients before one of them ticks

@@ -57,10 +57,7 @@ class DeviceOp : public tensorflow::OpKernel {
     for (const std::string& table : tables) names.push_back(table.c_str());
     OP_REQUIRES_OK(context, FromHet(HetNodeCreate(names.data(), names.size(), specs.c_str(), &node_)));
     features_ = static_cast<int>(tables.size());
-    dims_.resize(tables.size());
-    for (int f = 0; f < features_; ++f) {
-      OP_REQUIRES_OK(context, FromHet(HetNodeDim(node_, static_cast<size_t>(f), &dims_[f])));
-    }
+    for (size_t f = 0; f < tables.size(); ++f) dims_.push_back(HetNodeDim(node_, f));
   }
   ~DeviceOp() override { HetNodeDelete(node_); }
 
@@ -80,7 +77,7 @@ class DeviceOp : public tensorflow::OpKernel {
  protected:
   struct Ids {
     std::vector<const int64_t*> data;  // in host memory
-    std::vector<int64_t> counts;
+    std::vector<size_t> counts;
   };
 
   virtual absl::Status Run(OpKernelContext* context) = 0;
@@ -90,7 +87,7 @@ class DeviceOp : public tensorflow::OpKernel {
     for (int f = 0; f < features_; ++f) {
       const Tensor& tensor = context->input(f);
       ids.data.push_back(static_cast<const int64_t*>(tensor.data()));
-      ids.counts.push_back(tensor.NumElements());
+      ids.counts.push_back(static_cast<size_t>(tensor.NumElements()));
     }
     return ids;
   }
@@ -136,8 +133,8 @@ class LookupOp final : public DeviceOp {
     Tensor* token = nullptr;
     TF_RETURN_IF_ERROR(context->allocate_output(features_, TensorShape(), &token));
     int64_t number = 0;
-    TF_RETURN_IF_ERROR(FromHet(HetDeviceLookup(node_, ids.data.data(), ids.counts.data(), ids.data.size(),
-                                               rows.data(), training_, stream, &number)));
+    TF_RETURN_IF_ERROR(FromHet(
+        HetDeviceLookup(node_, ids.data.data(), ids.counts.data(), rows.data(), training_, stream, &number)));
     *static_cast<int64_t*>(token->data()) = number;
     return absl::OkStatus();
   }
@@ -177,13 +174,11 @@ class KeepGradOp final : public DeviceOp {
       const TensorShape& shape = context->input(first + scalar).shape();
       if (shape.num_elements() != 1) return Wrong(names[scalar], shape, "a scalar");
     }
-    size_t floats = 0;
-    TF_RETURN_IF_ERROR(FromHet(HetNodeTickets(node_, &floats)));
+    const auto rows = static_cast<int64_t>(HetNodeTicketRows(node_));
     Tensor* tickets = nullptr;
-    TF_RETURN_IF_ERROR(
-        context->allocate_output(0, TensorShape({static_cast<int64_t>(floats / 2), 2}), &tickets));
+    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({rows, 2}), &tickets));
     return FromHet(HetDeviceKeep(
-        node_, ids.data.data(), ids.counts.data(), ids.data.size(), gradients.data(),
+        node_, ids.data.data(), ids.counts.data(), gradients.data(),
         *static_cast<const int64_t*>(context->input(first).data()),
         *static_cast<const float*>(context->input(first + 1).data()), static_cast<uint32_t>(worker_),
         memory.release(), [](void* owned) { delete static_cast<std::vector<Tensor>*>(owned); }, stream,

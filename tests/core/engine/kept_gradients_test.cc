@@ -68,13 +68,11 @@ class Worker {
   Tickets Keep(uint64_t token, const Ids& a, const std::vector<float>& gradient, const Ids& b = {},
                const std::vector<float>& gradient_of_b = {}, Tickets* of_b = nullptr) {
     const uint64_t variables[] = {10, 11};
-    std::vector<KeptGradients::Given> given;
+    Tickets both(2 * kSlots * 2);
     const Status status = WithGradients(token, a, gradient, b, gradient_of_b, [&](auto& call, auto& args) {
-      return engine_.steps().Keep(call, args, {variables, 2}, rank_, nullptr, &given);
+      return engine_.steps().Keep(call, args, {variables, 2}, rank_, nullptr, both.data());
     });
     EXPECT_TRUE(status.ok()) << status.message();
-    Tickets both(given.size() * kSlots * 2);
-    WriteTickets({given.data(), given.size()}, both.data());
     if (of_b != nullptr) of_b->assign(both.begin() + kSlots * 2, both.end());
     both.resize(kSlots * 2);
     return both;
@@ -253,7 +251,7 @@ TEST(KeptSlots, AGradientInTheSlotOfAnAppliedOneStays) {
   };
   const auto choose = [&kept](const KeptGradients::Given& given) {
     Tickets tickets(2 * kSlots);
-    WriteTickets({&given, 1}, tickets.data());
+    std::copy(given.ticket.begin(), given.ticket.end(), tickets.begin() + 2 * given.slot);
     return kept.Choose(7, "table 't'", tickets);
   };
   const KeptGradients::Given first = keep();

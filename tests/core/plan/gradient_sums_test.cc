@@ -78,13 +78,11 @@ struct Call {
   // What this worker sends.
   GradientSums KeepAndSum(Engine* engine, uint32_t workers) const {
     const uint64_t variables[] = {1, 1};
-    std::vector<KeptGradients::Given> given;
-    EXPECT_TRUE(engine->steps().Keep(batch_call(), args, {variables, 2}, 0, nullptr, &given).ok());
     std::vector<float> tickets(2 * KeptGradients::kSlots);
-    WriteTickets({given.data(), given.size()}, tickets.data());
+    EXPECT_TRUE(engine->steps().Keep(batch_call(), args, {variables, 2}, 0, nullptr, tickets.data()).ok());
     GradientSums sums;
     SumsLayout layout;
-    const KeptCall kept{1, {tables.data(), 2}, {tickets.data(), tickets.size()}, {}};
+    const KeptCall kept{1, {tables.data(), 2}, {tickets.data(), tickets.size()}, args.learning_rates};
     EXPECT_TRUE(engine->steps().SumKept(kept, workers, &sums, &layout).ok());
     EXPECT_THAT(layout.dims, ::testing::ElementsAreArray(kDims));
     EXPECT_THAT(layout.table_of_feature, ::testing::ElementsAreArray(kTableOf));

@@ -137,13 +137,13 @@ Status StreamWorker::Apply(TestStep* step, float learning_rate, bool active) {
 
 Status StreamWorker::Keep(TestStep* step, uint32_t me, float factor, Tickets* tickets) {
   const std::vector<uint64_t> variables(found_.size(), kVariable);
-  std::vector<KeptGradients::Given> given;
+  Tickets given(2 * KeptGradients::kSlots);
   const auto keep = [&](const BatchCall& call, const ApplyArgs& args) {
-    return steps_.Keep(call, args, {variables.data(), variables.size()}, me, nullptr, &given);
+    return steps_.Keep(call, args, {variables.data(), variables.size()}, me, nullptr, given.data());
   };
-  tickets->resize(2 * KeptGradients::kSlots);
+  tickets->resize(given.size());
   HET_RETURN_IF_ERROR(WithGradients(step, 0, true, keep, factor));
-  for (size_t i = 0; i < 2; ++i) (*tickets)[2 * given[0].slot + i] += factor * given[0].ticket[i];
+  for (size_t i = 0; i < given.size(); ++i) (*tickets)[i] += factor * given[i];
   return Status();
 }
 
@@ -160,7 +160,7 @@ Status StreamWorker::ApplyKept(const Tickets& tickets, float learning_rate) {
 
 Status StreamWorker::SumKept(const Tickets& tickets, uint32_t workers, GradientSums* sums,
                              SumsLayout* layout) {
-  return steps_.SumKept(CallOf(tickets, {}), workers, sums, layout);
+  return steps_.SumKept(CallOf(tickets, std::vector<float>(found_.size())), workers, sums, layout);
 }
 
 Status StreamWorker::ApplySums(const SumsLayout& layout, const MergedSums& sums, float learning_rate) {

@@ -16,7 +16,6 @@ struct Packed {
 
 Status Sum(CallSpec* spec, const KeptCall& given, uint32_t ranks, Packed* packed) {
   HET_ASSIGN_OR_RETURN(packed->resolved, spec->Resolve());
-  HET_RETURN_IF_ERROR(CheckLearningRates(*spec, given.learning_rates));
   KeptCall kept = given;
   kept.variable = spec->variables()[0];
   kept.tables = *packed->resolved.tables;
