@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <functional>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -57,5 +58,24 @@ class ThreadPool {
   std::atomic<bool> stop_{false};
   std::vector<Share> shares_;  // the caller's is the first
 };
+
+// The same for tasks that may throw std::bad_alloc, which is thrown here after running tasks have ended.
+// Without a pool, or with one of one thread, runs them on this thread.
+template <typename Task>
+void ForEach(ThreadPool* pool, size_t tasks, const Task& task) {
+  if (pool == nullptr || pool->threads() <= 1) {
+    for (size_t i = 0; i < tasks; ++i) task(i);
+    return;
+  }
+  std::atomic<bool> out_of_memory{false};
+  pool->For(tasks, [&](size_t i) {
+    try {
+      task(i);
+    } catch (const std::bad_alloc&) {
+      out_of_memory.store(true);
+    }
+  });
+  if (out_of_memory.load()) throw std::bad_alloc();
+}
 
 }  // namespace het

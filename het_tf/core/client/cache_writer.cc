@@ -96,11 +96,7 @@ void CacheWriter::Tick(CachedWrite* write, uint64_t step, ThreadPool* pool) {
       cache.lines().AddTick(line);
     }
   };
-  if (keys >= kParallelKeys) {
-    pool->For(write->parts.size(), tick);
-  } else {
-    for (size_t i = 0; i < write->parts.size(); ++i) tick(i);
-  }
+  ForEach(keys >= kParallelKeys ? pool : nullptr, write->parts.size(), tick);
   for (const CachedWrite::Part& part : write->parts) {
     TableCache& cache = tables_->at(part.table);
     for (size_t u = 0; u < part.uniques; ++u) cache.counters().ticks += part.touched[u] != 0;

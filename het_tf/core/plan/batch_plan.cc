@@ -1,7 +1,6 @@
 #include "het_tf/core/plan/batch_plan.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 
 #include "het_tf/core/wire/layout.h"
@@ -13,12 +12,6 @@ namespace {
 constexpr size_t kChunkIds = 8192;
 // A smaller step is done before a second thread has woken up.
 constexpr size_t kParallelIds = 16384;
-
-// Without a pool, runs the tasks on this thread.
-void For(ThreadPool* threads, size_t tasks, const std::function<void(size_t)>& task) {
-  if (threads != nullptr) return threads->For(tasks, task);
-  for (size_t i = 0; i < tasks; ++i) task(i);
-}
 
 // Ids of one feature that one task sorts.
 struct IdChunk {
@@ -102,7 +95,7 @@ void BatchPlan::Scatter(Span<const FeatureIds> features, Span<const uint64_t> ta
   const size_t stride = (partitions + 7) / 8 * 8 + 8;
   offsets_.Resize(chunks.size() * stride);
   ThreadPool* const threads = ids >= kParallelIds ? pool : nullptr;
-  For(threads, chunks.size(), [&](size_t c) {
+  ForEach(threads, chunks.size(), [&](size_t c) {
     const FeatureIds& feature = features[chunks[c].feature];
     CountChunk(feature, chunks[c], layout.OfTable(table_ids[feature.table]),
                partition_of_.data() + chunks[c].scratch, &offsets_[c * stride]);
@@ -114,7 +107,7 @@ void BatchPlan::Scatter(Span<const FeatureIds> features, Span<const uint64_t> ta
     at = PlaceGroups(features, chunks, tables, at, stride, offsets_.data() + p, groups);
   }
   total_ = at;
-  For(threads, chunks.size(), [&](size_t c) {
+  ForEach(threads, chunks.size(), [&](size_t c) {
     const IdChunk& chunk = chunks[c];
     const FeatureIds& feature = features[chunk.feature];
     const Key padding = feature.padding_id.value_or(0);
@@ -131,22 +124,10 @@ void BatchPlan::Scatter(Span<const FeatureIds> features, Span<const uint64_t> ta
   });
 }
 
-void BatchPlan::UniqueAll(ThreadPool* pool) {
-  std::atomic<bool> out_of_memory{false};
-  For(total_ >= kParallelIds ? pool : nullptr, groups_.size(), [&](size_t g) {
-    try {
-      Unique(&groups_[g]);
-    } catch (const std::bad_alloc&) {
-      out_of_memory.store(true);
-    }
-  });
-  if (out_of_memory.load()) throw std::bad_alloc();
-}
-
 void BatchPlan::Build(Span<const FeatureIds> features, Span<const uint64_t> tables, const PartitionId& store,
                       ThreadPool* pool) {
   Scatter(features, tables, store, pool);
-  UniqueAll(pool);
+  ForEach(total_ >= kParallelIds ? pool : nullptr, groups_.size(), [&](size_t g) { Unique(&groups_[g]); });
 }
 
 void BatchPlan::Unique(Group* group) {

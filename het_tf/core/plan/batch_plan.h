@@ -52,7 +52,6 @@ class BatchPlan {
   void Scatter(Span<const FeatureIds> features, Span<const uint64_t> tables, const PartitionId& store,
                ThreadPool* pool);
   void Unique(const Group& group) { Unique(&groups_[NumberOf(group)]); }
-  void UniqueAll(ThreadPool* pool);
   // Scatter, then Unique for all groups.
   void Build(Span<const FeatureIds> features, Span<const uint64_t> tables, const PartitionId& store,
              ThreadPool* pool);

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "het_tf/core/base/prefetch.h"
+
 namespace het {
 namespace {
 
@@ -28,13 +30,6 @@ void WithDim(size_t dim, Fn fn) {
   }
 }
 
-// for_write: 0 or 1.
-template <int for_write>
-void PrefetchRow(const float* row, size_t dim) {
-  const char* bytes = reinterpret_cast<const char*>(row);
-  for (size_t at = 0; at < dim * sizeof(float); at += 64) __builtin_prefetch(bytes + at, for_write);
-}
-
 }  // namespace
 
 void CopyToFeatures(const BatchPlan& plan, const BatchPlan::Group& group, const float* const* rows,
@@ -46,8 +41,8 @@ void CopyToFeatures(const BatchPlan& plan, const BatchPlan::Group& group, const 
     for (size_t e = 0; e < group.entries; ++e) {
       if (e + kAhead < group.entries) {
         const BatchPlan::Entry& next = entry[e + kAhead];
-        PrefetchRow<0>(rows[inverse[e + kAhead]], d);
-        PrefetchRow<1>(out[next.feature] + next.index * d, d);
+        Prefetch(rows[inverse[e + kAhead]], d * sizeof(float));
+        Prefetch<true>(out[next.feature] + next.index * d, d * sizeof(float));
       }
       std::memcpy(out[entry[e].feature] + entry[e].index * d, rows[inverse[e]], d * sizeof(float));
     }
@@ -72,7 +67,7 @@ void SumGroup(const BatchPlan& plan, const BatchPlan::Group& group, Span<const f
     for (size_t e = 0; e < group.entries; ++e) {
       if (e + kAhead < group.entries) {
         const BatchPlan::Entry& next = entry[e + kAhead];
-        PrefetchRow<0>(gradients[next.feature] + next.index * d, d);
+        Prefetch(gradients[next.feature] + next.index * d, d * sizeof(float));
       }
       if (!active[entry[e].feature]) continue;
       const float* __restrict from = gradients[entry[e].feature] + entry[e].index * d;

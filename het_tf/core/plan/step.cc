@@ -1,6 +1,7 @@
 #include "het_tf/core/plan/step.h"
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 
 #include "het_tf/core/plan/row_ops.h"
@@ -14,8 +15,8 @@ void Step::Scatter(const BatchCall& call, const PartitionId& store, ThreadPool* 
 }
 
 void Step::Build(const BatchCall& call, const PartitionId& store, ThreadPool* pool) {
-  Scatter(call, store, pool);
-  plan.UniqueAll(pool);
+  const std::vector<uint64_t> tables = call.TableIds();
+  plan.Build(call.features, {tables.data(), tables.size()}, store, pool);
 }
 
 void Step::PrepareValues(const BatchCall& call) {

@@ -1,9 +1,7 @@
 // The state of one step between its lookup and its gradient. Recycled, since its buffers are megabytes.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <new>
 
 #include "het_tf/core/plan/batch_call.h"
 
@@ -55,19 +53,7 @@ struct Step {
   }
   template <typename Task>
   void ForTasks(ThreadPool* pool, size_t tasks, Task task) const {
-    if (plan.entries() < kParallelEntries || pool->threads() <= 1) {
-      for (size_t i = 0; i < tasks; ++i) task(i);
-      return;
-    }
-    std::atomic<bool> out_of_memory{false};
-    pool->For(tasks, [&](size_t i) {
-      try {
-        task(i);
-      } catch (const std::bad_alloc&) {
-        out_of_memory.store(true);
-      }
-    });
-    if (out_of_memory.load()) throw std::bad_alloc();
+    ForEach(plan.entries() < kParallelEntries ? nullptr : pool, tasks, task);
   }
 
  private:
