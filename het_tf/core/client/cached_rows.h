@@ -10,14 +10,16 @@
 namespace het {
 
 struct CachedRead {
-  // Arrays have `uniques` elements.
-  struct Part {
+  // Of one table and partition. Arrays have `uniques` elements, and so have those of the parts.
+  struct Keys {
     uint64_t table;
     uint32_t partition;
     size_t uniques;
     const Key* keys;
     const uint64_t* hashes;
-    uint32_t* rows;        // out, for a training read: lines
+    uint32_t* rows;  // their lines: a training read sets them, a write checks them
+  };
+  struct Part : Keys {
     const float** values;  // out: good until the next call on the client
     // For a planned lookup: the number of the planned lookup that uses the key next; 0: none.
     const uint32_t* next_use = nullptr;
@@ -37,7 +39,8 @@ struct OthersKeys {
   Span<const uint64_t> hashes;
 };
 
-// Other workers' use of rows, if the stream tells it: rows are then written on demand (ext/streams/cc/window.h).
+// Other workers' use of rows, if the stream tells it: rows are then written on demand
+// (ext/streams/cc/window.h).
 struct OthersUse {
   // Keys that others use soon, in order of partition: those past their push bound are sent. Other rows stay
   // unsent, up to kMostUnsent ticks, which limits the loss when a worker dies.
@@ -50,13 +53,7 @@ struct OthersUse {
 };
 
 struct CachedWrite {
-  struct Part {
-    uint64_t table;
-    uint32_t partition;
-    size_t uniques;
-    const Key* keys;
-    const uint64_t* hashes;
-    uint32_t* rows;          // lines, from the read; checked
+  struct Part : CachedRead::Keys {
     const float* sums;       // dim floats a key
     const uint8_t* touched;  // 0: this key gets no tick
     float learning_rate;

@@ -18,8 +18,6 @@ Client::Client(Transport* transport, ClientConfig config)
       writer_(&tables_, &exchange_, &pushes_, &reader_, &waiter_, config_.trace),
       answers_({&config_, &tables_, &subscriptions_, &exchange_, &durability_, &losses_, &early_}) {}
 
-Client::~Client() = default;
-
 // --- tables
 
 Status Client::AddTable(const Schema& schema, const CacheConfig& config) {

@@ -69,7 +69,6 @@ namespace het {
 class Client {
  public:
   explicit Client(Transport* transport, ClientConfig config = ClientConfig());
-  ~Client();
 
   Status AddTable(const Schema& schema, const CacheConfig& config);
   void RemoveTable(uint64_t table);

@@ -43,11 +43,8 @@ void ClientAnswers::OnReloaded(Session* session, const Verdict::Table& table) {
   TableCache* const cache = to_.tables->Find(table.table);
   if (cache == nullptr) return;
   if (devices_ != nullptr) devices_->AskAnew(session);
-  if (to_.config->on_reload == ClientConfig::kDiscard) {
-    to_.losses->OnDiscarded(cache->schema()->spec().name, Discard(session, cache, table.dropped_ticks));
-  } else {
-    InvalidateBases(session, cache);
-  }
+  if (to_.config->on_reload == ClientConfig::kDiscard) return OnGone(session, table);
+  InvalidateBases(session, cache);
 }
 
 void ClientAnswers::OnGone(Session* session, const Verdict::Table& table) {

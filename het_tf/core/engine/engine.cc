@@ -1,5 +1,8 @@
 #include "het_tf/core/engine/engine.h"
 
+#include <algorithm>
+
+#include "het_tf/core/engine/cached_backend.h"
 #include "het_tf/core/engine/direct_backend.h"
 #include "het_tf/core/engine/extensions.h"
 #include "het_tf/core/store/local_store.h"

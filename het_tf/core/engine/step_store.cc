@@ -5,9 +5,6 @@
 
 namespace het {
 
-StepStore::StepStore() { spare_.reserve(kSpare); }
-StepStore::~StepStore() = default;
-
 StepStore::StepPtr StepStore::New() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (spare_.empty()) return StepPtr(new Step(), Recycle{this});

@@ -36,8 +36,7 @@ class StepStore {
   // Its destructor returns the step to the store.
   using StepPtr = std::unique_ptr<Step, Recycle>;
 
-  StepStore();
-  ~StepStore();
+  StepStore() { spare_.reserve(kSpare); }
 
   // Returns an empty plan. Throws std::bad_alloc.
   StepPtr New();

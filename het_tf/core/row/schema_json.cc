@@ -16,28 +16,25 @@ constexpr int kDeepest = 8;
 
 Result<TableLimits> ParseLimits(const Json& json) {
   TableLimits limits;
+  const std::map<std::string, uint32_t*> small = {{"ttl", &limits.ttl},
+                                                  {"min_count", &limits.min_count},
+                                                  {"min_count_ttl", &limits.min_count_ttl},
+                                                  {"since", &limits.since}};
   for (const auto& [field, value] : json.items()) {
+    const auto number = small.find(field);
+    const bool rows = field == "max_rows";
+    if (number == small.end() && !rows)
+      return InvalidArgument("table limits have the unknown field '" + field + "'");
+    const int64_t most = rows ? int64_t{1} << 62 : field == "min_count" ? TableLimits::kMaxCount : UINT32_MAX;
     const int64_t given = value.is_number_integer() ? value.get<int64_t>() : -1;
-    int64_t most = UINT32_MAX;
-    if (field == "max_rows") most = int64_t{1} << 62;
-    if (field == "min_count") most = TableLimits::kMaxCount;
     if (given < 0 || given > most) {
       return InvalidArgument(field + " is " + value.dump() + "; it must be an integer from 0 to " +
                              std::to_string(most));
     }
-    const auto number = static_cast<uint64_t>(given);
-    if (field == "max_rows") {
-      limits.max_rows = number;
-    } else if (field == "ttl") {
-      limits.ttl = static_cast<uint32_t>(number);
-    } else if (field == "min_count") {
-      limits.min_count = static_cast<uint32_t>(number);
-    } else if (field == "min_count_ttl") {
-      limits.min_count_ttl = static_cast<uint32_t>(number);
-    } else if (field == "since") {
-      limits.since = static_cast<uint32_t>(number);
+    if (rows) {
+      limits.max_rows = static_cast<uint64_t>(given);
     } else {
-      return InvalidArgument("table limits have the unknown field '" + field + "'");
+      *number->second = static_cast<uint32_t>(given);
     }
   }
   return limits;
@@ -125,43 +122,39 @@ Result<TableSpec> ParseTableSpec(const std::string& text) {
 
 Result<TableSpec> SpecOfJson(const Json& json) {
   TableSpec spec;
-  try {
-    for (const auto& [field, value] : json.items()) {
-      if (field == "name") {
-        spec.name = value.get<std::string>();
-      } else if (field == "drawn_as") {
-        spec.drawn_as = value.get<std::string>();
-      } else if (field == "dim") {
-        const int64_t dim = value.is_number_integer() ? value.get<int64_t>() : 0;
-        if (dim < 1 || dim > TableSchema::kMaxDim) {
-          return InvalidArgument("dim is " + value.dump() + "; it must be from 1 to " +
-                                 std::to_string(TableSchema::kMaxDim));
-        }
-        spec.dim = static_cast<uint32_t>(dim);
-      } else if (field == "optimizer") {
-        spec.optimizer.name = value.at("name").get<std::string>();
-        spec.optimizer.params = value.value("params", std::map<std::string, double>());
-      } else if (field == "initializer") {
-        spec.initializer.name = value.at("name").get<std::string>();
-        spec.initializer.a = value.value("a", 0.0);
-        spec.initializer.b = value.value("b", 0.0);
-      } else if (field == "seed") {
-        if (!value.is_number_unsigned()) {
-          return InvalidArgument("seed is " + value.dump() + "; it must be an integer from 0 to 2^64 - 1");
-        }
-        spec.seed = value.get<uint64_t>();
-      } else if (field == "l2") {
-        spec.l2 = value.get<double>();
-      } else if (field == "max_norm") {
-        spec.max_norm = value.get<double>();
-      } else if (field == "limits") {
-        HET_ASSIGN_OR_RETURN(spec.limits, ParseLimits(value));
-      } else {
-        return InvalidArgument("table spec has the unknown field '" + field + "'");
+  for (const auto& [field, value] : json.items()) {
+    if (field == "name") {
+      spec.name = value.get<std::string>();
+    } else if (field == "drawn_as") {
+      spec.drawn_as = value.get<std::string>();
+    } else if (field == "dim") {
+      const int64_t dim = value.is_number_integer() ? value.get<int64_t>() : 0;
+      if (dim < 1 || dim > TableSchema::kMaxDim) {
+        return InvalidArgument("dim is " + value.dump() + "; it must be from 1 to " +
+                               std::to_string(TableSchema::kMaxDim));
       }
+      spec.dim = static_cast<uint32_t>(dim);
+    } else if (field == "optimizer") {
+      spec.optimizer.name = value.at("name").get<std::string>();
+      spec.optimizer.params = value.value("params", std::map<std::string, double>());
+    } else if (field == "initializer") {
+      spec.initializer.name = value.at("name").get<std::string>();
+      spec.initializer.a = value.value("a", 0.0);
+      spec.initializer.b = value.value("b", 0.0);
+    } else if (field == "seed") {
+      if (!value.is_number_unsigned()) {
+        return InvalidArgument("seed is " + value.dump() + "; it must be an integer from 0 to 2^64 - 1");
+      }
+      spec.seed = value.get<uint64_t>();
+    } else if (field == "l2") {
+      spec.l2 = value.get<double>();
+    } else if (field == "max_norm") {
+      spec.max_norm = value.get<double>();
+    } else if (field == "limits") {
+      HET_ASSIGN_OR_RETURN(spec.limits, ParseLimits(value));
+    } else {
+      return InvalidArgument("table spec has the unknown field '" + field + "'");
     }
-  } catch (const Json::exception& error) {
-    return InvalidArgument(std::string("table spec is not valid JSON of a table: ") + error.what());
   }
   return spec;
 }

@@ -10,7 +10,8 @@ namespace het {
 
 nlohmann::json SpecAsJson(const TableSpec& spec);
 nlohmann::json LimitsAsJson(const TableLimits& limits);
-// A missing field gets its default; an unknown one is InvalidArgument.
+// A missing field gets its default; an unknown one is InvalidArgument. Throws nlohmann's exception for a
+// field of another type.
 Result<TableSpec> SpecOfJson(const nlohmann::json& json);
 
 }  // namespace het

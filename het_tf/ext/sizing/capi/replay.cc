@@ -5,7 +5,6 @@
 
 #include "het_tf/core/base/answer.h"
 #include "het_tf/core/engine/table_options.h"
-#include "het_tf/core/row/schema_json.h"
 #include "het_tf/ext/sizing/cc/replay.h"
 
 namespace het {
@@ -43,7 +42,7 @@ Json AsJson(const ReplayOutcome& outcome) {
 
 Result<ReplaySettings> SettingsOf(const Json& request) {
   ReplaySettings settings;
-  HET_ASSIGN_OR_RETURN(const TableSpec spec, SpecOfJson(request.at("spec")));
+  HET_ASSIGN_OR_RETURN(const TableSpec spec, ParseTableSpec(request.at("spec").dump()));
   HET_ASSIGN_OR_RETURN(settings.schema, TableSchema::Create(spec));
   HET_ASSIGN_OR_RETURN(const CacheOptions given, ParseCacheOptions(request.at("cache").dump()));
   HET_ASSIGN_OR_RETURN(const TableOptions options, given.Resolve(*settings.schema, /*remote=*/true));
