@@ -58,8 +58,6 @@ def refuse_wide(dtype: str, subject: str) -> None:
 def convert(array: npt.NDArray[Any]) -> Any:
     """Returns an array as a tensor; strings become ids. TypeError, ValueError: it has no type there."""
     array = integers(array)
-    if array.dtype == np.uint64:
-        array = array.astype(np.int64)
     if array.dtype == np.int64 and is_narrow():
         narrow = array.astype(np.int32)
         if not np.array_equal(narrow, array):
@@ -68,17 +66,9 @@ def convert(array: npt.NDArray[Any]) -> Any:
     return keras.ops.convert_to_tensor(array, str(array.dtype))
 
 
-def strings(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Returns the array: `hash_ids` takes it."""
-    return array
-
-
 def integers(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Returns an array with ids in place of strings. TypeError: it has other objects."""
-    if array.dtype.kind == "O" and array.size:
-        plain = np.asarray(array.tolist())
-        array = plain if plain.dtype.kind in "iu" else array
-    return _hashed(array) if array.dtype.kind in "OSU" else array
+    """Returns an array with ids in place of strings. ValueError: one is no UTF-8."""
+    return hash_array(array) if array.dtype.kind in "OSU" else array
 
 
 def as_int64(ids: Any) -> Any:
@@ -91,19 +81,13 @@ def as_int64(ids: Any) -> Any:
 
 
 def hash_ids(strings: Any) -> Any:
-    """See ids.py; of strings an array."""
-    if not isinstance(strings, np.ndarray) or strings.dtype.kind not in "OSU":
-        raise ValueError(
-            f"strings are {getattr(strings, 'dtype', type(strings).__name__)}; give strings, an integer is "
-            "its own id"
-        )
-    return _hashed(strings)
+    """See ids.py; `strings` is a tensor, which has none here."""
+    raise ValueError(f"strings are {strings.dtype}; give strings, an integer is its own id")
 
 
-def _hashed(strings: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def hash_array(strings: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Returns the ids of an array of strings. ValueError: one is no UTF-8."""
     flat = [one.encode() if isinstance(one, str) else one for one in strings.ravel().tolist()]
-    if not all(isinstance(one, bytes) for one in flat):
-        raise TypeError("some are neither str nor bytes")
     ends = np.cumsum([len(one) for one in flat], dtype=np.uint64)
     ids = np.empty(strings.shape, np.int64)
     calling.tools()("HetHashIds", b"".join(flat), ends, len(flat), ids)

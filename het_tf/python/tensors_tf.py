@@ -45,12 +45,15 @@ def convert(array: npt.NDArray[Any]) -> Any:
     return tf.convert_to_tensor(array)
 
 
-strings = convert
+def hash_array(strings: npt.NDArray[Any]) -> Any:
+    """Returns the ids of an array of strings; in a graph a tensor. ValueError: one is no UTF-8."""
+    return hash_ids(convert(strings))
 
 
-def integers(array: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
-    """Returns an array with ids in place of strings. TypeError, ValueError: as `convert`."""
-    return numpy_of(convert(array))
+def integers(array: npt.NDArray[Any]) -> Any:
+    """Returns the ids of an array of strings. ValueError: one is no UTF-8."""
+    with tf.init_scope():  # in a graph a tensor has no values
+        return numpy_of(convert(array))
 
 
 def as_int64(ids: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from het_tf.python.ids import as_int64, is_ragged, is_sparse, to_tensor
+from het_tf.python.ids import as_int64, is_ragged, is_sparse, tensor_of, to_tensor
 from het_tf.python.layer.checks import check_ids, named
 from het_tf.python.session.native import tf
 from het_tf.python.table.config import FeatureConfig
@@ -36,7 +36,7 @@ def prepare(feature: FeatureConfig, ids: Any, weights: Any, mask: Any) -> tuple[
     Raises:
       ValueError: Wrong type or rank of ids, or weights of another shape.
     """
-    ids = to_tensor(ids, f"{named(feature)}: ids")
+    ids = tensor_of(ids, f"{named(feature)}: ids")
     weights = None if weights is None else to_tensor(weights, f"{named(feature)}: weights")
     check_ids(feature, ids.dtype, ids.shape.rank)
     if is_sparse(ids):

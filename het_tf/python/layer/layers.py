@@ -260,7 +260,7 @@ class EmbeddingCollection(keras.layers.Layer):
     def _not_equal(ids: Any, padding_id: int) -> Any:
         """Compares ids, symbolic ones too; None for strings, whose numbers exist only at run time."""
         if not keras.backend.is_keras_tensor(ids):
-            ids = ids_lib.as_int64(ids_lib.to_tensor(ids, "ids"))
+            ids = ids_lib.as_int64(ids_lib.tensor_of(ids, "ids"))
         elif keras.backend.standardize_dtype(ids.dtype) == "string":
             return None
         return keras.ops.not_equal(ids, padding_id)

@@ -54,7 +54,7 @@ def _sampled(model: Any, layer: Any, first: Any, ids: Any) -> Any:
 
 def _of_samples(feature: Any, ids: Any, mask: Any) -> Any:
     """Returns int64 `[B, n]`, or ragged, of a feature's input, without masked ids."""
-    ids = ids_lib.to_tensor(ids, "ids")
+    ids = ids_lib.tensor_of(ids, "ids")
     ids_lib.check_dtype(feature.name, ids.dtype)
     if ids_lib.is_sparse(ids):
         ids = tf.RaggedTensor.from_value_rowids(ids.values, ids.indices[:, 0], ids.dense_shape[0])

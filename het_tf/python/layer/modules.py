@@ -6,7 +6,7 @@ from typing import Any, Literal
 import torch
 
 from het_tf.python import extensions
-from het_tf.python.ids import to_tensor
+from het_tf.python.ids import tensor_of, to_tensor
 from het_tf.python.layer.backends.torch import parameters
 from het_tf.python.layer.embedding import Embedding
 from het_tf.python.layer.layers import EmbeddingCollection as Layer
@@ -138,7 +138,7 @@ class EmbeddingBag(Tables):
         per_sample_weights: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """See the class."""
-        input = to_tensor(input, "input")
+        input = tensor_of(input, "input")
         if (input.dim(), offsets is None) not in ((1, False), (2, True)):
             raise ValueError(
                 f"input has shape {list(input.shape)}, offsets are {'not ' if offsets is None else ''}given; "

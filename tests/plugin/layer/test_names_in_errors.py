@@ -1,7 +1,5 @@
 """Errors name the feature or the table; long names lack their middle."""
 
-import datetime
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -27,12 +25,6 @@ BAD = {
     "float16": (np.ones(2, "float16"), "ids are float16; they must be"),
     "bool": (np.ones(2, bool), "ids are bool; they must be"),
     "complex64": (np.ones(2, "complex64"), "ids are complex64; they must be"),
-    "objects": (np.array([1, None], object), "ids are of dtype object, which makes no tensor .*without None"),
-    "dates": (
-        np.array([datetime.date(2026, 1, 2)] * 2, "datetime64[D]"),
-        r"ids are of dtype datetime64\[D\]",
-    ),
-    "jagged": ([[1, 2], [3]], r"ids are of type list, which makes no tensor .*tf\.ragged\.constant"),
 }
 
 
@@ -49,7 +41,7 @@ def test_ids_of_an_unsupported_type_name_their_feature(ids):
 def test_a_table_says_which_one_it_is(method):
     collection()
     more = (np.zeros((2, 4)),) if method == "assign" else ()
-    with pytest.raises(ValueError, match="table 't': ids are float64; give integers"):
+    with pytest.raises(ValueError, match=r"table 't': ids hold 1\.5, a float; they must be integers"):
         getattr(het_tf.Table("t"), method)([1.5, 2.5], *more)
 
 

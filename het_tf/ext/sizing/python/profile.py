@@ -12,6 +12,7 @@ import numpy.typing as npt
 from het_tf.ext.sizing.python import counts, entries
 from het_tf.ext.sizing.python.counts import Int64Array
 from het_tf.ext.sizing.python.stats import KEYS, STATS, Stats, TableStats, sha256_of, write_keys
+from het_tf.python import ids as ids_lib
 from het_tf.python.checks import whole_or_none
 from het_tf.python.files import local_path
 
@@ -74,11 +75,11 @@ class Profiler:
         """Appends samples.
 
         Args:
-          batch: The ids of each feature: integers [n], or [n, k], or a pair: ids [m] sample by sample, and
-            the number of each sample's ids, [n].
+          batch: The ids of each feature, integers or strings: [n], or [n, k], or a pair: ids [m] sample by
+            sample, and the number of each sample's ids, [n].
 
         Raises:
-          ValueError: A feature is missing, its ids are not integers, or its number of samples differs from
+          ValueError: A feature is missing, its ids are no ids, or its number of samples differs from
             the first one's. Nothing was added.
         """
         columns = {name: _column(name, batch) for name in self._uses}
@@ -185,9 +186,9 @@ def _column(name: str, batch: Mapping[str, Any]) -> Column:
     if name not in batch:
         raise ValueError(f"feature {name!r} is missing; the batch has {sorted(map(str, batch))}")
     pair = batch[name] if isinstance(batch[name], tuple) else (batch[name], 0)
-    ids, of = map(np.asarray, pair)
-    if ids.dtype.kind not in "iu" or of.dtype.kind not in "iu":
-        raise ValueError(f"feature {name!r}: ids are {ids.dtype}, counts {of.dtype}; give integers")
+    ids, of = ids_lib.array_of(pair[0], f"feature {name!r}: ids"), np.asarray(pair[1])
+    if of.dtype.kind not in "iu":
+        raise ValueError(f"feature {name!r}: counts are {of.dtype}; give integers")
     if pair is not batch[name] and ids.ndim in (1, 2):
         of = np.full(len(ids), ids[:1].size)
     elif pair is not batch[name] or ids.ndim != 1 or of.ndim != 1 or (of < 0).any() or of.sum() != len(ids):
@@ -195,4 +196,4 @@ def _column(name: str, batch: Mapping[str, Any]) -> Column:
             f"feature {name!r}: ids have shape {ids.shape} and counts {of.shape}; give ids [n] or [n, k], or "
             "a pair of ids [m] and counts [n] that sum up to m"
         )
-    return np.ravel(ids).astype(np.int64, copy=False), of.astype(np.int64)
+    return np.ravel(ids), of.astype(np.int64)

@@ -10,7 +10,7 @@ from typing import Any
 
 from keras import ops
 
-from het_tf.python.ids import as_int64, to_tensor
+from het_tf.python.ids import as_int64, tensor_of, to_tensor
 from het_tf.python.layer.checks import check_ids, named
 from het_tf.python.table.config import FeatureConfig
 
@@ -34,7 +34,7 @@ def prepare(feature: FeatureConfig, ids: Any, weights: Any, mask: Any) -> tuple[
     Raises:
       ValueError: Wrong type or rank of ids, ragged or sparse ids, or weights of another shape.
     """
-    ids = to_tensor(_dense(feature, ids), f"{named(feature)}: ids")
+    ids = tensor_of(_dense(feature, ids), f"{named(feature)}: ids")
     check_ids(feature, ids.dtype, len(ids.shape))
     ids = as_int64(ids)
     if weights is not None:
