@@ -10,9 +10,11 @@ Result<TablePtr> TableCatalog::Find(const std::string& name) const {
   if (it != tables_.end()) return it->second;
   std::string known;
   for (const auto& entry : tables_) known += (known.empty() ? "'" : ", '") + entry.first + "'";
-  return Status(Code::kNotFound, "no table '" + name + "' in namespace '" + name_space_ + "'; " +
-                                     (known.empty() ? "there are none" : "there are " + known) +
-                                     ". Build the layer that declares it, or load a checkpoint");
+  return Status(Code::kNotFound,
+                "no table '" + name + "' in namespace '" + name_space_ + "'; this process has declared " +
+                    (known.empty() ? "none" : known) +
+                    ". Build the layer that declares it, also to open a table that a "
+                    "parameter server has (`het ps status` lists those), or load a checkpoint");
 }
 
 std::vector<std::string> TableCatalog::Names() const {

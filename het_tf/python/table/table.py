@@ -37,7 +37,9 @@ class Table:
     def __init__(self, name: str, namespace: str | None = None) -> None:
         if not isinstance(name, str):
             known = ", ".join(map(repr, tables())) or "none"
-            raise ValueError(f"name is {name!r}; give the name of a table, as a string; there are {known}")
+            raise ValueError(
+                f"name is {name!r}; give the name of a table, as a string: this process has declared {known}"
+            )
         self.name = name
         self.namespace = scopes.current_namespace() if namespace is None else namespace
         found = json.loads(native.call("HetFindTable", self.namespace, name))
@@ -239,7 +241,13 @@ class Table:
 
 
 def _ids(ids: Any, table: str) -> native.Int64Array:
-    return ids_lib.array_of(ids, f"table {quoted(table)}: ids")
+    keys = ids_lib.array_of(ids, f"table {quoted(table)}: ids")
+    if lost := np.count_nonzero(keys == -(2**63)):  # as in a layer's call (core/engine/call_spec.h)
+        raise ValueError(
+            f"table {quoted(table)}: {lost} of {keys.size} ids are -2^63, which is what NaN becomes as an "
+            "integer; leave them out"
+        )
+    return keys
 
 
 def tables() -> list[str]:

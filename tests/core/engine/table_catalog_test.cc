@@ -15,14 +15,15 @@ using testing::NewSchema;
 
 TEST(TableCatalog, FindsWhatWasAdded) {
   TableCatalog catalog("space");
-  EXPECT_THAT(catalog.Find("a").status().message(), HasSubstr("'space'; there are none"));
+  EXPECT_THAT(catalog.Find("a").status().message(),
+              HasSubstr("'space'; this process has declared none. Build the layer"));
   catalog.Add(NewSchema("b", 2), TableOptions());
   catalog.Add(NewSchema("a", 3), TableOptions());
   EXPECT_THAT(catalog.Names(), ElementsAre("a", "b"));
   EXPECT_EQ(catalog.Find("a").value()->schema->dim(), 3u);
   const Status status = catalog.Find("c").status();
   EXPECT_EQ(status.code(), Code::kNotFound);
-  EXPECT_THAT(status.message(), HasSubstr("there are 'a', 'b'. Build the layer"));
+  EXPECT_THAT(status.message(), HasSubstr("declared 'a', 'b'. Build the layer"));
 }
 
 TEST(TableCatalog, GenerationTellsThatTablesCameOrWent) {

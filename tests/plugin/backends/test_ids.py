@@ -11,7 +11,7 @@ import importlib.util
 
 import numpy as np
 import pytest
-from backends_lib import BACKEND, DIM, array
+from backends_lib import BACKEND, DIM, array, invalid
 
 import het_tf
 from het_tf.ext.sizing.python.profile import Profiler
@@ -180,4 +180,16 @@ def test_what_is_no_id_is_refused_alike(case):
             continue
         with pytest.raises(ValueError, match=f"{subject} {message}"):
             door(given)
+    assert het_tf.Table("t").size == 0
+
+
+@pytest.mark.skipif(BACKEND == "jax", reason="its integers have 32 bits")
+def test_the_integer_that_nan_becomes_is_refused_alike():
+    """Would catch: rows that a table takes and no model can read."""
+    at = doors()
+    for name in ("layer", "lookup", "assign", "remove"):
+        with pytest.raises(
+            (ValueError, invalid()), match=r"1 of 2 ids are -2\^63, which is what NaN becomes"
+        ):
+            at[name](np.array([3, 2**63], np.uint64))
     assert het_tf.Table("t").size == 0

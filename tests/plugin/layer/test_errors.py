@@ -123,7 +123,7 @@ def test_a_sequential_model_without_an_input_says_what_to_write():
 @pytest.mark.parametrize("name", [None, 3])
 def test_a_table_is_asked_for_by_name(name):
     embedding(name="items")
-    with pytest.raises(ValueError, match=f"name is {name}; give the name of a table.* there are 'items'"):
+    with pytest.raises(ValueError, match=f"name is {name}; give the name of a table.* declared 'items'"):
         het_tf.Table(name)
 
 

@@ -148,11 +148,11 @@ def test_assign_checks_its_arguments():
 
 def test_unknown_table_error_lists_known_tables():
     embedding(name="known")
-    with pytest.raises(LookupError, match=r"no table 'unknown'.*there are 'known'"):
+    with pytest.raises(LookupError, match=r"no table 'unknown'.*declared 'known'"):
         het_tf.Table("unknown")
     table = het_tf.Table("known")
     table.drop()
-    with pytest.raises(LookupError, match="there are none"):
+    with pytest.raises(LookupError, match=r"declared none\. .*open a table that a parameter server has"):
         _ = table.size
 
 
