@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
+import socket
 from pathlib import Path
 
 import numpy as np
 import pytest
 import redis_lib
 import tensorflow as tf
+from het_ps_lib import het_ps
 
 import het_tf
 from het_tf.python.session import native, settings
@@ -105,6 +108,25 @@ def test_no_server_there(tmp_path, monkeypatch):
         het_tf.init()
     monkeypatch.delenv("HET_PS")
     het_tf.init()
+
+
+def test_a_server_without_room_for_another_client_says_so(tmp_path):
+    """Would catch: "Broken pipe" or a refused login, after which a user looks for another fault."""
+    full = (
+        r"redis.sock has no room for more clients \(ERR max number of clients reached\); raise its maxclients"
+    )
+    with redis_lib.running(tmp_path / "r", "--maxclients", "2") as server, contextlib.ExitStack() as held:
+        for _ in range(2):
+            client = held.enter_context(socket.socket(socket.AF_UNIX))
+            client.connect(str(server.socket))
+            client.sendall(b"PING\r\n")
+            assert client.recv(64) == b"+PONG\r\n"
+        for login in ("", ":secret@"):
+            with pytest.raises(ConnectionError, match=f"{full}, as by CONFIG SET maxclients, .*workers$"):
+                het_tf.init(ps=f"unix://{login}{server.socket}")
+        assert re.search(full, het_ps("status", "--ps", server.address, status=1).err)
+        held.close()
+        het_tf.init(ps=server.address)
 
 
 def test_another_spec_is_refused(server):

@@ -283,7 +283,8 @@ Status RedisCluster::Refresh(double seconds) {
     if (named) candidates.insert(candidates.begin() + static_cast<ptrdiff_t>(i + 1), *named);
     const std::string& why = learned.message();
     said += (said.empty() ? "" : "; ") + why;
-    explained = explained || answered || why.find(" refuses") != std::string::npos;
+    explained = explained || answered || why.find(" refuses") != std::string::npos ||
+                why.find(" has no room ") != std::string::npos;
     lasting = lasting && learned.code() == Code::kFailedPrecondition;
   }
   if (!said.empty() && said.back() == '.') said.pop_back();  // ends the server's own sentence

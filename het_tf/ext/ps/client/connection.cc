@@ -30,6 +30,8 @@ std::string Refusal(std::string error) {
 }
 // Between two looks whether an Ask is interrupted.
 constexpr double kLookMilliseconds = 100;
+// What a server says to one client too many, before it closes the connection.
+constexpr char kFull[] = "ERR max number of clients";
 
 }  // namespace
 
@@ -155,6 +157,13 @@ bool RedisConnection::Received(Span<const uint8_t> behind, std::vector<RedisRepl
     return false;
   }
   if (replies->size() == before) return true;
+  const RedisReply& first = (*replies)[before];
+  if (!answered_before && first.kind == RedisReply::kError && first.text().rfind(kFull, 0) == 0) {
+    Close(node_.ToString() + " has no room for more clients (" + first.text() +
+          "); raise its maxclients, as by CONFIG SET maxclients, or start fewer workers");
+    replies->resize(before);
+    return false;
+  }
   if (std::exchange(awaits_auth_, false)) {
     const RedisReply login = std::move((*replies)[before]);
     replies->erase(replies->begin() + static_cast<ptrdiff_t>(before));

@@ -120,7 +120,9 @@ Stream::Io Socket::Write(const iovec* parts, int count, size_t* written) {
       *written = static_cast<size_t>(sent);
       return *written == Total(parts, count) ? Io::kDone : Io::kWait;
     }
-    if (errno == EAGAIN || errno == EWOULDBLOCK) return Io::kWait;
+    // A server that has closed the connection may have said why: reading tells, and fails.
+    const bool closed = errno == EPIPE || errno == ECONNRESET;
+    if (closed || errno == EAGAIN || errno == EWOULDBLOCK) return Io::kWait;
     if (errno != EINTR) return Fail("writing to " + node_.ToString() + ": " + std::strerror(errno));
   }
 }
