@@ -329,6 +329,8 @@ CRITEO_NUMBERS = tuple(f"I{number}" for number in range(1, 14))
 CRITEO_FIELDS = tuple(f"C{number}" for number in range(1, 27))
 CRITEO_PARTS = {"train": range(8), "valid": range(8, 9), "test": range(9, 10)}
 """The last digits of the numbers of each part's rows."""
+CRITEO_CATEGORIES = ("string", "large_", "binary", "fixed_size_binary", "int", "uint", "null")
+"""Beginnings of Arrow's types of categories: a float has several texts."""
 
 
 def criteo_like(rows: int = 1_000_000, seed: int = 0) -> Splits:
@@ -423,15 +425,33 @@ class CriteoFile:
     def _rows(self, batch: Any) -> Rows:
         columns: Columns = {}
         for name in CRITEO_FIELDS:
-            known = batch.column(name).cast("string").fill_null("").dictionary_encode()
+            known = self._column(batch, name, "string").fill_null("").dictionary_encode()
             hashes = np.array([salt(name, text) for text in known.dictionary.to_pylist()], np.uint64)
             columns[name] = hashes.view(np.int64)[known.indices.to_numpy()]
-        numbers = [batch.column(name).fill_null(0).to_numpy() for name in CRITEO_NUMBERS]
-        columns["numeric"] = np.log1p(np.maximum(np.stack(numbers, axis=1), 0)).astype(np.float32)
-        label = batch.column("label").cast("float32").to_numpy(zero_copy_only=False)
+        numbers = [self._column(batch, name, "float64").fill_null(0).to_numpy() for name in CRITEO_NUMBERS]
+        numbers = np.nan_to_num(np.maximum(np.stack(numbers, axis=1), 0))
+        columns["numeric"] = np.log1p(numbers).astype(np.float32)
+        label = self._column(batch, "label", "float32").to_numpy(zero_copy_only=False)
         if not np.isin(label, (0, 1)).all():
             raise ValueError(f"{self.path}: a label is neither 0 nor 1; correct the file")
         return Rows(columns, label)
+
+    def _column(self, batch: Any, name: str, kind: str) -> Any:
+        """Returns a column as a type of Arrow. ValueError: it is missing, or of another kind; names it."""
+        import pyarrow
+
+        fault = "is missing"
+        if name in batch.schema.names:
+            column = batch.column(name)
+            if pyarrow.types.is_dictionary(column.type):
+                column = column.dictionary_decode()
+            fault = f"is {column.type}"
+            try:
+                if kind != "string" or str(column.type).startswith(CRITEO_CATEGORIES):
+                    return column.cast(kind)
+            except pyarrow.ArrowException as error:
+                fault += f" ({error})"
+        raise ValueError(f"{self.path}: column {name} {fault}; write it as {kind}")
 
 
 # --- PubMed: 19,717 papers and their citations ----------------------------------------------------

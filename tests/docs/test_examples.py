@@ -172,6 +172,39 @@ def test_criteo_files(kind: str, example: Any, tmp_path: Path) -> None:
     assert sorted(shuffled) == sorted(given) and not np.array_equal(shuffled, given)
 
 
+def test_types_of_columns_in_parquet(example: Any, tmp_path: Path) -> None:
+    """Types as Polars, DuckDB and Spark write them give the same rows; others name their column."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    data, path = example("data"), tmp_path / "train.parquet"
+
+    def first(**columns: Any) -> Any:
+        names = dict.fromkeys(["label", *data.CRITEO_NUMBERS], (1, 0))
+        names |= dict.fromkeys(data.CRITEO_FIELDS, text)
+        parquet.write_table(arrow.table({**names, **columns}), path)
+        return next(data.CriteoFile(path, "train").blocks())
+
+    text = arrow.array(["68fd1e64", None])
+    expected = first().columns["C1"]
+    for kind in (arrow.string_view(), arrow.large_string(), arrow.binary(), arrow.binary_view()):
+        given = text.cast(arrow.binary()).cast(kind)
+        np.testing.assert_array_equal(first(C1=given).columns["C1"], expected, str(kind))
+    np.testing.assert_array_equal(first(C1=text.dictionary_encode()).columns["C1"], expected)
+    assert first(C1=[1, None]).columns["C1"][0] == data.salt("C1", "1").view(np.int64)
+    assert first(I1=[np.nan, None]).columns["numeric"][:, 0].tolist() == [0, 0]
+    for columns, message in [
+        ({"C1": [1.0, None]}, "column C1 is double; write it as string"),
+        ({"C1": arrow.array([["a"], None], arrow.list_view(arrow.string()))}, "column C1 is list_view<"),
+        ({"C1": [b"\xff", None]}, r"column C1 is binary \(Invalid UTF8 payload\); write it as string"),
+        ({"I2": [[1], None]}, r"column I2 is list<.* \(Unsupported cast .*\); write it as float64"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            first(**columns)
+    first()
+    parquet.write_table(parquet.read_table(path).drop(["C5"]), path)
+    with pytest.raises(ValueError, match=r"train\.parquet: column C5 is missing; write it as"):
+        list(data.CriteoFile(path, "train").blocks())
+
+
 def test_data_that_is_bad(example: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = example("data")
     good = criteo_lines(2)[1]
