@@ -6,6 +6,7 @@ Links and anchors are read from the HTML; if Chromium is installed, it opens eve
 import html.parser
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -23,12 +24,16 @@ pytestmark = [
 ]
 
 
+CODE = ("code", "pre", "script", "style", "title")
+
+
 class Page(html.parser.HTMLParser):
-    """Where the links of a page lead, and which anchors it has."""
+    """Where the links of a page lead, which anchors it has, and its words outside of code."""
 
     def __init__(self, path):
         super().__init__()
         self.links, self.fetched, self.anchors, self.text = [], [], set(), path.read_text()
+        self.words, self._in_code = "", 0
         self.feed(self.text)
 
     def handle_starttag(self, tag, attributes):
@@ -39,6 +44,13 @@ class Page(html.parser.HTMLParser):
                 self.links.append(found[name])
                 if name == "src" or (tag == "link" and found.get("rel") != "canonical"):
                     self.fetched.append(found[name])
+        self._in_code += tag in CODE
+
+    def handle_endtag(self, tag):
+        self._in_code -= tag in CODE
+
+    def handle_data(self, data):
+        self.words += "" if self._in_code else data
 
 
 def opened(address, place):
@@ -70,6 +82,14 @@ def site(tmp_path_factory):
 @pytest.fixture(scope="module")
 def pages(site):
     return {path: Page(path) for path in sorted(site.rglob("*.html"))}
+
+
+def test_no_page_shows_markdown(pages):
+    """Would catch: a list or table that is not one for want of an empty line, and a link that stays text."""
+    left = {
+        str(path): re.findall(r".*(?:\]\(|\]\[|\*\*(?!\d)).*", page.words) for path, page in pages.items()
+    }
+    assert not {path: lines for path, lines in left.items() if lines}
 
 
 def test_every_link_and_anchor_resolves(site, pages):
