@@ -142,13 +142,15 @@ def _of_objects(array: npt.NDArray[Any], subject: str) -> npt.NDArray[Any]:
         )
     if "strings" in found:
         return array
-    least, most = min(flat, default=0), max(flat, default=0)
+    try:
+        return np.array(flat, np.int64).reshape(array.shape)
+    except OverflowError:
+        least, most = min(flat), max(flat)
     if least < -(2**63) or most >= 2**64:
         wide = least if least < -(2**63) else most
         raise ValueError(f"{subject} hold {wide}; integers are from -2**63 to 2**64 - 1, give others as text")
-    if most >= 2**63:
-        flat = [int(one) - (2**64 if one >= 2**63 else 0) for one in flat]
-    return np.array(flat, np.int64).reshape(array.shape)
+    wrapped = [int(one) - (2**64 if one >= 2**63 else 0) for one in flat]
+    return np.array(wrapped, np.int64).reshape(array.shape)
 
 
 def _kind(of: type) -> str:
