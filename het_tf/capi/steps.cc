@@ -20,6 +20,14 @@ int WithCall(void* call, const Body& body) {
   });
 }
 
+KeptCall KeptCallOf(const CallSpec& spec, const CallSpec::Resolved& resolved, const float* tickets) {
+  KeptCall kept;
+  kept.variable = spec.variables()[0];
+  kept.tables = *resolved.tables;
+  kept.tickets = {tickets, size_t{2} * KeptGradients::kSlots};
+  return kept;
+}
+
 }  // namespace
 }  // namespace het
 
@@ -61,12 +69,18 @@ int HetCallKeep(void* call, const int64_t* const* ids, const size_t* counts, con
   });
 }
 
+int HetCallNorm(void* call, const float* tickets, double order, double* norm) {
+  return het::WithCall(
+      call, [&](const het::CallSpec& spec, const het::CallSpec::Resolved& resolved) -> het::Status {
+        HET_ASSIGN_OR_RETURN(
+            *norm, resolved.engine->steps().NormOfKept(het::KeptCallOf(spec, resolved, tickets), order));
+        return het::Status();
+      });
+}
+
 int HetCallApply(void* call, const float* tickets, const float* rates, float scale) {
   return het::WithCall(call, [&](const het::CallSpec& spec, const het::CallSpec::Resolved& resolved) {
-    het::KeptCall kept;
-    kept.variable = spec.variables()[0];
-    kept.tables = *resolved.tables;
-    kept.tickets = {tickets, size_t{2} * het::KeptGradients::kSlots};
+    het::KeptCall kept = het::KeptCallOf(spec, resolved, tickets);
     kept.learning_rates = {rates, resolved.tables->size()};
     kept.scale = scale;
     return resolved.engine->steps().ApplyKept(kept);

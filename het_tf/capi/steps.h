@@ -32,6 +32,8 @@ HET_EXPORT int HetCallKeep(void* call, const int64_t* const* ids, const size_t* 
 // Updates the rows of one variable, whose spec the call has: the kept gradients that `tickets` [64, 2]
 // choose, each times its factor and `scale`. rates: one a table.
 HET_EXPORT int HetCallApply(void* call, const float* tickets, const float* rates, float scale);
+// The norm, of an order above 0, of the gradient that HetCallApply would apply.
+HET_EXPORT int HetCallNorm(void* call, const float* tickets, double order, double* norm);
 // How often each table was updated. counts: one a table.
 HET_EXPORT int HetCallApplies(void* call, int64_t* counts);
 HET_EXPORT void HetCallClose(void* call);

@@ -28,12 +28,29 @@ bool Near(float a, float b) { return std::abs(a - b) <= kRounding * std::abs(a);
 
 }  // namespace
 
-void KeptGradients::Drop(uint64_t variable, Slot* slot) {
-  const KeptGradient* const gradient = slot->applied ? nullptr : slot->gradient.get();
-  for (size_t t = 0; gradient != nullptr && t < gradient->tables.size(); ++t) {
-    if (gradient->variables[t] == variable) gradient->tables[t]->dropped.fetch_add(1);
+void KeptGradients::Drop(uint64_t variable, const Kept& one) {
+  for (size_t t = 0; t < one.gradient->tables.size(); ++t) {
+    if (one.gradient->variables[t] == variable) one.gradient->tables[t]->dropped.fetch_add(1);
   }
-  *slot = Slot();
+}
+
+bool KeptGradients::Slot::Match(uint32_t slot, const Ticket& came, std::vector<Chosen>* chosen) const {
+  for (size_t from = 0; from < kept.size(); ++from) {
+    Ticket sum = {};  // as it is when they are added in their order
+    size_t end = 0;
+    float factor = 0;
+    for (size_t to = from; to < kept.size(); ++to) {
+      for (size_t i = 0; i < 2; ++i) sum[i] += kept[to].ticket[i];
+      if (!Near(came[0] / sum[0], came[1] / sum[1])) continue;
+      end = to + 1;
+      factor = came[0] / sum[0];
+    }
+    if (end == 0) continue;
+    for (size_t k = from; k < end && chosen != nullptr; ++k)
+      chosen->push_back({kept[k].gradient, factor, slot});
+    return true;
+  }
+  return false;
 }
 
 KeptGradients::Given KeptGradients::Keep(uint64_t variable, Ptr gradient, double norm, uint32_t worker) {
@@ -44,30 +61,33 @@ KeptGradients::Given KeptGradients::Keep(uint64_t variable, Ptr gradient, double
     if (std::find(of.tables.begin(), of.tables.end(), id) == of.tables.end()) of.tables.push_back(id);
   }
   Given given;
-  const Slot* const newest = &of.slots[(of.kept + kSlots - 1) % kSlots];
   for (Slot& slot : of.slots) {
-    if (slot.gradient == nullptr) continue;
-    KeptGradient& older = *slot.gradient;
-    if (slot.applied) {
-      slot = Slot();
-      continue;
+    if (slot.kept.empty()) continue;
+    slot.kept.erase(std::remove_if(slot.kept.begin(), slot.kept.end(), [](auto& one) { return one.applied; }),
+                    slot.kept.end());
+    for (Kept& one : slot.kept) {
+      KeptGradient& older = *one.gradient;
+      if (older.step != nullptr) CollectSums(older.tables, older.step.get(), &older.sums);
+      older.step.reset();
+      // A device would hold the rows of its lookup.
+      if (one.number + 1 == of.kept) given.left.push_back(older.number);
     }
-    if (older.step != nullptr) CollectSums(older.tables, older.step.get(), &older.sums);
-    older.step.reset();
-    // A device would hold the rows of its lookup.
-    if (&slot == newest) given.left.push_back(older.number);
   }
   given.slot = static_cast<uint32_t>(of.kept % kSlots);
   Slot& slot = of.slots[given.slot];
-  if (slot.gradient != nullptr) given.left.push_back(slot.gradient->number);
-  Drop(variable, &slot);
+  while (!slot.kept.empty() && (slot.kept[0].number < of.step || slot.kept.size() == kTurns)) {
+    given.left.push_back(slot.kept[0].gradient->number);
+    Drop(variable, slot.kept[0]);
+    slot.kept.erase(slot.kept.begin());
+  }
   slot.worker = worker;
-  slot.turn = of.kept / kSlots;
-  const std::array<double, 2> direction = DirectionOf(worker, slot.turn);
+  slot.kept.push_back({nullptr, {}, of.kept});
+  Kept& one = slot.kept.back();
+  const std::array<double, 2> direction = DirectionOf(worker, slot.turn());
   const double length = gradient->bad.ok() ? std::max(norm, kLeast) : std::nan("");
-  for (size_t i = 0; i < 2; ++i) slot.ticket[i] = static_cast<float>(length * direction[i]);
-  slot.gradient = std::move(gradient);
-  given.ticket = slot.ticket;
+  for (size_t i = 0; i < 2; ++i) one.ticket[i] = static_cast<float>(length * direction[i]);
+  one.gradient = std::move(gradient);
+  given.ticket = one.ticket;
   ++of.kept;
   return given;
 }
@@ -82,7 +102,9 @@ Result<std::vector<KeptGradients::Chosen>> KeptGradients::Choose(uint64_t variab
     for (size_t s = 0; s < kSlots && of != nullptr; ++s) {
       const Slot& slot = of->slots[s];
       const bool here = !finite(tickets[2 * s]) || !finite(tickets[2 * s + 1]);
-      if (here && slot.gradient != nullptr) HET_RETURN_IF_ERROR(slot.gradient->bad);
+      for (const Kept& one : slot.kept) {
+        if (here) HET_RETURN_IF_ERROR(one.gradient->bad);
+      }
     }
     return FailedPrecondition("a gradient of " + what +
                               " at another worker, or the factor of this one's, is NaN or Inf; no row was "
@@ -98,16 +120,12 @@ Result<std::vector<KeptGradients::Chosen>> KeptGradients::Choose(uint64_t variab
         std::to_string(kSlots) + " others; no row was changed");
   };
   for (uint32_t s = 0; s < kSlots; ++s) {
-    const float came[] = {tickets[size_t{2} * s], tickets[size_t{2} * s + 1]};
+    const Ticket came = {tickets[size_t{2} * s], tickets[size_t{2} * s + 1]};
     if (came[0] == 0 && came[1] == 0) continue;
     Slot* const slot = of == nullptr ? nullptr : &of->slots[s];
-    if (slot == nullptr || slot->gradient == nullptr) return not_kept();
-    const float factor = came[0] / slot->ticket[0], other = came[1] / slot->ticket[1];
-    if (Near(factor, other)) {
-      chosen.push_back({slot->gradient, factor, s});
-      continue;
-    }
-    if (Near(came[1] / slot->ticket[0], came[0] / slot->ticket[1])) {
+    if (slot == nullptr || slot->kept.empty()) return not_kept();
+    if (slot->Match(s, came, &chosen)) continue;
+    if (slot->Match(s, {came[1], came[0]}, nullptr)) {
       return FailedPrecondition(
           "nothing reduces the dense gradients of the model with " + what +
           " over the workers: every rank would train a different model. Call "
@@ -115,10 +133,17 @@ Result<std::vector<KeptGradients::Chosen>> KeptGradients::Choose(uint64_t variab
           "het_tf.workers.reduce_gradients (not through Horovod's own optimizer or tape); no row was "
           "changed");
     }
-    for (uint64_t ago = 1; ago <= std::min<uint64_t>(slot->turn, kSlots); ++ago) {
-      const std::array<double, 2> older = DirectionOf(slot->worker, slot->turn - ago);
+    for (uint64_t ago = 1; ago <= std::min<uint64_t>(slot->turn(), kSlots); ++ago) {
+      const std::array<double, 2> older = DirectionOf(slot->worker, slot->turn() - ago);
       if (Near(came[0] / static_cast<float>(older[0]), came[1] / static_cast<float>(older[1])))
         return not_kept();
+    }
+    if (slot->kept.size() > 1) {
+      return FailedPrecondition(
+          "the gradient of " + what + " adds up those of more than " + std::to_string(kSlots) +
+          " calls: of a step, the newest " + std::to_string(kTurns * kSlots) +
+          " may be added, all with one factor. Add up losses before their gradient is taken, or update more "
+          "often; no row was changed");
     }
     return InvalidArgument(
         "the gradient of " + what +
@@ -144,12 +169,9 @@ void KeptGradients::DropApplied(uint64_t layer) {
   for (auto& [number, variable] : variables_) {
     if (!std::exchange(variable.any_applied, false)) continue;
     for (Slot& slot : variable.slots) {
-      if (!slot.applied) continue;
-      if (slot.gradient->layer == layer) {
-        slot = Slot();
-      } else {
-        variable.any_applied = true;
-      }
+      const auto leaves = [layer](const Kept& one) { return one.applied && one.gradient->layer == layer; };
+      slot.kept.erase(std::remove_if(slot.kept.begin(), slot.kept.end(), leaves), slot.kept.end());
+      for (const Kept& one : slot.kept) variable.any_applied = variable.any_applied || one.applied;
     }
   }
 }
@@ -157,9 +179,12 @@ void KeptGradients::DropApplied(uint64_t layer) {
 void KeptGradients::SetApplied(uint64_t variable, const std::vector<Chosen>& chosen) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Variable& of = variables_[variable];
-  for (const Chosen& one : chosen) {
-    Slot& slot = of.slots[one.slot];
-    if (slot.gradient == one.gradient) slot.applied = of.any_applied = true;  // else it was dropped meanwhile
+  for (const Chosen& chose : chosen) {
+    for (Kept& one : of.slots[chose.slot].kept) {
+      if (one.gradient != chose.gradient) continue;  // it was dropped meanwhile
+      one.applied = of.any_applied = true;
+      of.step = std::max(of.step, one.number + 1);
+    }
   }
 }
 

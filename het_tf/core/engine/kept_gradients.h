@@ -19,6 +19,10 @@
 // Others are only keys and sums. Of each variable the newest kSlots gradients are kept; Table::dropped counts
 // those that leave without having been applied.
 //
+// Steps of many calls. Of those since the variable's last update up to kTurns share a slot, so kTurns *
+// kSlots are kept. What comes back in a slot must be the sum of some that follow each other, with one factor:
+// the gradients of an accumulation, of an unrolled loop.
+//
 // Thread-safe; a leaf lock. What a kept gradient has is protected by the engine's lock of updates.
 #pragma once
 
@@ -64,6 +68,7 @@ struct KeptGradient {
 class KeptGradients {
  public:
   static constexpr uint32_t kSlots = 64;
+  static constexpr uint32_t kTurns = 4;
   using Ticket = std::array<float, 2>;
   using Ptr = std::shared_ptr<KeptGradient>;
 
@@ -95,20 +100,29 @@ class KeptGradients {
   void SetApplied(uint64_t variable, const std::vector<Chosen>& chosen);
 
  private:
-  struct Slot {
+  struct Kept {
     Ptr gradient;
     Ticket ticket = {};
-    uint64_t worker = 0, turn = 0;  // of its direction
+    uint64_t number = 0;  // of the variable's gradients; kSlots of them are a turn
     bool applied = false;
+  };
+  struct Slot {
+    std::vector<Kept> kept;  // the newest is the last
+    uint64_t worker = 0;     // with the turn: of a direction
+
+    uint64_t turn() const { return kept.back().number / kSlots; }
+    // Whether `came` is a multiple of some that follow each other; appends them to *chosen, if not null.
+    bool Match(uint32_t slot, const Ticket& came, std::vector<Chosen>* chosen) const;
   };
   struct Variable {
     std::array<Slot, kSlots> slots;
     uint64_t kept = 0;                  // so far
+    uint64_t step = 0;                  // number of the first since the last update
     std::vector<uint64_t> tables = {};  // of its gradients
-    bool any_applied = false;           // a slot may be
+    bool any_applied = false;           // one may be
   };
 
-  static void Drop(uint64_t variable, Slot* slot);
+  static void Drop(uint64_t variable, const Kept& one);
 
   std::mutex mutex_;  // guards the next member
   std::map<uint64_t, Variable> variables_;

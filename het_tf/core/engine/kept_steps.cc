@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -211,6 +212,37 @@ Status Steps::Gather(const KeptCall& call, const std::vector<KeptGradients::Chos
     layout->layer = gradient.layer;
   }
   return Status();
+}
+
+Result<double> Steps::NormOfKept(const KeptCall& call, double order) {
+  if (!std::all_of(call.tickets.begin(), call.tickets.end(), [](float x) { return std::isfinite(x); })) {
+    return std::nan("");
+  }
+  const std::lock_guard<std::mutex> apply_lock(apply_mutex_);
+  HET_ASSIGN_OR_RETURN(
+      const std::vector<KeptGradients::Chosen> chosen,
+      parts_->kept.Choose(call.variable, "table '" + call.tables[0]->name() + "'", call.tickets));
+  if (chosen.size() == 1 && order == 2) {  // its ticket has it
+    const float* const ticket = call.tickets.data() + size_t{2} * chosen[0].slot;
+    return std::hypot(ticket[0], ticket[1]);
+  }
+  GradientSums sums;
+  SumsLayout layout;
+  HET_RETURN_IF_ERROR(Gather(call, chosen, &sums, &layout));
+  double norm = 0;
+  for (const GradientSums::OfTable& table : sums.tables) {
+    std::unordered_map<Key, std::vector<double>> total;
+    for (size_t k = 0; k < table.keys.size(); ++k) {
+      std::vector<double>& sum = total[table.keys[k]];
+      sum.resize(table.dim);
+      for (size_t d = 0; d < table.dim; ++d) sum[d] += table.sums[k * table.dim + d];
+    }
+    for (const auto& [key, sum] : total) {
+      for (const double x : sum)
+        norm = std::isinf(order) ? std::max(norm, std::abs(x)) : norm + std::pow(std::abs(x), order);
+    }
+  }
+  return std::isinf(order) ? norm : std::pow(norm, 1 / order);
 }
 
 Status Steps::SumKept(const KeptCall& call, uint32_t workers, GradientSums* sums, SumsLayout* layout) {

@@ -82,6 +82,10 @@ class Steps {
   // InvalidArgument: the number of rates is not that of tables, or a rate is not finite.
   Status ApplyKept(const KeptCall& call);
 
+  // The norm of the gradient that the tickets choose, equal keys summed: of any positive order, or infinite.
+  // NaN for tickets that are not finite. Errors as for KeptGradients::Choose.
+  Result<double> NormOfKept(const KeptCall& call, double order);
+
   // ApplyKept in two halves, for workers that sum their gradients before one of them ticks
   // (gradient_sums.h). The first half changes no row.
   Status SumKept(const KeptCall& call, uint32_t workers, GradientSums* sums, SumsLayout* layout);

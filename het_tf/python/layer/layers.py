@@ -71,7 +71,7 @@ class EmbeddingCollection(keras.layers.Layer):
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))     # the tables are updated
 
     Gradients may be added, scaled, clipped by their norm, dropped; not clipped by value. Those of the
-    newest 64 calls are kept. Without a Keras optimizer: `het_tf.apply`.
+    newest 64 calls are kept, and 256 of a step. Without a Keras optimizer: `het_tf.apply`.
 
     Args:
       features: A dict, list or single FeatureConfig. Inputs and outputs have the same structure; a dict of

@@ -55,7 +55,7 @@ class TableVariable(keras.Variable):
             "variables": [self.number] * len(tables),
             "place": place,
         }
-        self._call = Update([table.name for table in tables], json.dumps(specs), place)
+        self.call = Update([table.name for table in tables], json.dumps(specs), place)
         super().__init__(
             initializer="zeros", shape=(SLOTS, 2), dtype="float32", autocast=False, name="anchor"
         )
@@ -136,7 +136,7 @@ class TableVariable(keras.Variable):
         if settings.several_workers():
             ticket = marked(ticket)
             bulk = any(layer._is_bulk_synchronous for layer in self.layers)
-        ops.apply(self._call, ticket, rates, bulk)
+        ops.apply(self.call, ticket, rates, bulk)
 
     def _learning_rates(self, ticket: Any, optimizer: Any) -> list[Any]:
         """Returns each table's rate for this update."""
@@ -160,7 +160,7 @@ class TableVariable(keras.Variable):
                 rate = keras.ops.convert_to_tensor(optimizer.learning_rate)
             elif optimizers.is_schedule(rate):
                 if counts is None:
-                    counts = ops.updates(self._call, ticket)
+                    counts = ops.updates(self.call, ticket)
                 rate = rate(counts[number])
             rates.append(rate)
         return rates
@@ -232,6 +232,11 @@ def apply(gradients_and_variables: Iterable[tuple[Any, Any]]) -> list[tuple[Any,
 def is_ticket_of(variable: Any) -> bool:
     """Whether the gradient of a variable is a ticket."""
     return isinstance(variable, TableVariable)
+
+
+def bare(ticket: Any) -> Any:
+    """Returns a ticket as a tensor like others, which PyTorch looks at (backends/torch_tickets.py)."""
+    return getattr(ticket, "bare", lambda: ticket)()
 
 
 def marked(ticket: Any) -> Any:

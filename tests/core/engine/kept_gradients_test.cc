@@ -88,7 +88,12 @@ class Worker {
     return engine_.steps().ApplyKept(
         {10 + uint64_t{t}, {&tables_[t], 1}, {tickets.data(), tickets.size()}, {&rate, 1}, scale});
   }
-  // The same by a variable of both tables.
+  double Norm(const Tickets& tickets, double order) {
+    return engine_.steps()
+        .NormOfKept({10, {tables_.data(), 1}, {tickets.data(), tickets.size()}, {}}, order)
+        .value();
+  }
+  // Apply by a variable of both tables.
   Status ApplyBoth(const Tickets& tickets) {
     const float rates[] = {1, 1};
     return engine_.steps().ApplyKept({10, {tables_.data(), 2}, {tickets.data(), tickets.size()}, {rates, 2}});
@@ -224,8 +229,9 @@ TEST_P(Kept, EachApplyIsAnUpdateUntilTheNextLookup) {
 
 // Defect: a gradient that is never applied stays for ever, or its slot's next one is taken for it.
 TEST_P(Kept, TheNewestAreKeptAndOthersAreCounted) {
+  constexpr uint32_t kKept = kSlots * KeptGradients::kTurns;
   std::vector<Tickets> taken;
-  for (uint32_t i = 0; i < kSlots + 3; ++i) taken.push_back(worker_.Take({i}, -1));
+  for (uint32_t i = 0; i < kKept + 3; ++i) taken.push_back(worker_.Take({i}, -1));
   EXPECT_EQ(worker_.dropped("a"), 3);
   EXPECT_EQ(worker_.dropped("b"), 3);
   EXPECT_EQ(worker_.engine().tables().Size("a").value(), 0u);
@@ -236,8 +242,38 @@ TEST_P(Kept, TheNewestAreKeptAndOthersAreCounted) {
   }
   EXPECT_EQ(worker_.engine().tables().Size("a").value(), 0u);
   ASSERT_TRUE(worker_.Apply(taken[3]).ok());
-  ASSERT_TRUE(worker_.Apply(taken[kSlots + 2]).ok());
-  EXPECT_THAT(worker_.Of(), ElementsAre(std::make_pair(3, Row(1, 1)), std::make_pair(kSlots + 2, Row(1, 1))));
+  ASSERT_TRUE(worker_.Apply(taken[kKept + 2]).ok());
+  EXPECT_THAT(worker_.Of(), ElementsAre(std::make_pair(3, Row(1, 1)), std::make_pair(kKept + 2, Row(1, 1))));
+  // An update ends the step: a slot keeps none of an older one beside a new gradient.
+  for (uint32_t i = 0; i < kSlots; ++i) static_cast<void>(worker_.Take({i}, -1));
+  EXPECT_EQ(worker_.dropped("a"), 3 + kKept - 2);
+}
+
+// Defect: a sum of more gradients than there are slots is refused, or rounds the factor of its gradients.
+TEST_P(Kept, ManyGradientsOfAStepHaveOneFactor) {
+  for (const uint32_t taken : {kSlots + 1, 100u, kSlots * KeptGradients::kTurns}) {
+    const float before = worker_.Of().count(1) == 0 ? 0 : worker_.Of()[1].second[0];
+    Tickets sum(2 * kSlots);
+    for (uint32_t i = 0; i < taken; ++i) sum = sum + worker_.Take({1, static_cast<int64_t>(2 + i)}, -0.125f);
+    ASSERT_TRUE(worker_.Apply(0.5f * sum).ok());
+    EXPECT_EQ(worker_.Of()[1].second[0], before + 0.0625f * static_cast<float>(taken));
+  }
+  const Tickets first = worker_.Take({1}, -1);
+  for (uint32_t i = 1; i < kSlots; ++i) static_cast<void>(worker_.Take({1}, -1));
+  const Status status = worker_.Apply(first + 0.5f * worker_.Take({1}, -1));
+  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("adds up those of more than 64 calls"));
+}
+
+// Defect: the root of the sum of squares, which is too small where calls share ids.
+TEST_P(Kept, TheNormOfASumIsThatOfItsRows) {
+  const Tickets sum = worker_.Take({1, 2}, 3) + 2 * worker_.Take({2, 3}, -2);  // 3, 3 - 4, -4
+  EXPECT_NEAR(worker_.Norm(sum, 2), std::sqrt(2.0 * (9 + 1 + 16)), 1e-5);
+  EXPECT_NEAR(worker_.Norm(sum, 1), 2 * (3 + 1 + 4), 1e-5);
+  EXPECT_NEAR(worker_.Norm(sum, INFINITY), 4, 1e-5);
+  EXPECT_TRUE(std::isnan(worker_.Norm(NAN * sum, 2)));
+  ASSERT_TRUE(worker_.Apply(sum).ok()) << "it may be read before";
+  EXPECT_EQ(worker_.Norm(Tickets(2 * kSlots), 2), 0);
 }
 
 // Defect: a sign, a clip by value or a mean over workers trains rows by some factor.

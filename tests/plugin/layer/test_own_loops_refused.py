@@ -41,7 +41,7 @@ def test_a_dropped_gradient_is_refused():
         ticket_of(pair)
     het_tf.apply([(old, variable)])
     old, _ = ticket_of(pair)
-    for _ in range(64):
+    for _ in range(256):
         ticket_of(pair)
     with pytest.raises(tf.errors.FailedPreconditionError, match=r"'t' .*newest 64 gradients"):
         het_tf.apply([(old, variable)])

@@ -40,6 +40,7 @@ def reduce_gradients(gradients: Any, variables: Any) -> Any:
             f"there are {len(flat)} gradients and {len(of)} variables; give the variables that the tape was "
             "asked for, such as model.trainable_variables"
         )
+    flat = [variable_lib.bare(one) for one in flat]
     there = [number for number, gradient in enumerate(flat) if gradient is not None]
     # Of a ticket, which stays this rank's, only whether it is finite: 0 or NaN.
     reduced = ops.reduce(

@@ -30,6 +30,7 @@ _keep = calling.bound(
     native.library, "HetCallKeep", *[_ADDRESS] * 5, ctypes.c_uint64, ctypes.c_int64, _ADDRESS
 )
 _apply = calling.bound(native.library, "HetCallApply", *[_ADDRESS] * 3, ctypes.c_float)
+_norm = calling.bound(native.library, "HetCallNorm", *[_ADDRESS] * 2, ctypes.c_double, _ADDRESS)
 _accumulate = calling.bound(
     native.library, "HetCallAccumulate", _ADDRESS, ctypes.c_char_p, *[_ADDRESS] * 2, ctypes.c_float
 )
@@ -146,6 +147,12 @@ class Call:
             _apply(self._handle, *arguments)
         if bulk_synchronous:
             settings.workers().sum(np.zeros(1, np.float32), "het_tf.updated")
+
+    def norm(self, ticket: int, order: float) -> float:
+        """Returns the norm of the gradient that `apply` would apply, of an order above 0."""
+        norm = ctypes.c_double()
+        _norm(self._handle, ticket, order, ctypes.byref(norm))
+        return norm.value
 
     def applies(self) -> npt.NDArray[np.int64]:
         """Returns how often each table was updated."""

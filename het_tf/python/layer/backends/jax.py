@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import batching, mlir
 
-from het_tf.python import backend
+from het_tf.python import backend, callers
 from het_tf.python.backend import keras
 from het_tf.python.layer.backends import dense, engine
 from het_tf.python.session import native, settings
@@ -83,10 +83,18 @@ def lookup(call: Call, ids: list[dense.Ids], anchor: Any, training: bool) -> lis
 
     Returns:
       One float32 array a feature, of shape `ids.shape + [dim]`.
+
+    Raises:
+      RuntimeError: A gradient is taken through jax.checkpoint.
     """
     step = engine.call_of(call.specs)
     flat, masks = tuple(one for one, _ in ids), tuple(mask for _, mask in ids)
     if training:
+        if isinstance(anchor, jax.core.Tracer) and callers.of("fun_remat"):
+            raise RuntimeError(
+                "het_tf: a lookup of tables under jax.checkpoint (remat), which cannot keep the order of "
+                "lookups: call the layer outside of it, and give it the rows"
+            )
         return list(_look(step, jnp.asarray(anchor), flat, masks))
     return list(_look_up(step, *flat, *_masks(flat, masks), training=0))
 

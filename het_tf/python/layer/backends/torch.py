@@ -10,14 +10,13 @@ steps.
 
 import functools
 import warnings
-import weakref
 from typing import Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from het_tf.python.backend import keras
-from het_tf.python.layer.backends import dense, engine
+from het_tf.python.layer.backends import dense, engine, torch_tickets
 from het_tf.python.session import settings
 from het_tf.python.table.layer_state import Call, Update
 from het_tf.python.table.notes import HetWarning
@@ -30,7 +29,6 @@ prepare = dense.prepare
 not_converted = torch.compiler.disable(
     reason="het_tf: lookups of tables run in Python; compile the layers behind them alone"
 )
-_VARIABLE = "_het_variable"  # of a parameter: refers to the variable whose value it is
 
 
 def cast(x: Any, dtype: str) -> Any:
@@ -41,14 +39,17 @@ def cast(x: Any, dtype: str) -> Any:
 def anchor(variables: list[Any]) -> Any:
     """See __init__.py."""
     values = parameters(variables)
-    return values[0] if len(values) == 1 else torch.cat(values)
+    if len(values) == 1:
+        return values[0]
+    with torch_tickets.plain():
+        return torch.cat(values)
 
 
 def parameters(variables: list[Any]) -> list[Any]:
     """Returns the values of variables, as parameters whose tables an optimizer of torch.optim updates."""
     values = [one.value for one in variables]
     for value, one in zip(values, variables, strict=True):
-        setattr(value, _VARIABLE, weakref.ref(one))
+        torch_tickets.make_anchor(value, one)
     return values
 
 
@@ -87,10 +88,17 @@ def lookup(call: Call, ids: list[dense.Ids], anchor: Any, training: bool) -> lis
     devices = [one.device for one, _ in ids]
     flat = [_here(one).contiguous() for one, _ in ids]
     masks = [None if mask is None else _here(mask).contiguous() for _, mask in ids]
-    if training and torch.is_grad_enabled() and anchor.requires_grad:
-        rows = _Look.apply(step, masks, _here(anchor), *flat)
-    else:
-        rows = _read(step, flat, masks, False)[0]
+    with torch_tickets.plain():
+        learns = training and torch.is_grad_enabled() and anchor.requires_grad
+        if learns and torch._C._are_functorch_transforms_active():
+            raise RuntimeError(
+                "het_tf: torch.func takes gradients of values, and rows of tables are in no tensor: call "
+                "backward(), or leave the tables out of its functions"
+            )
+        if learns:
+            rows = _Look.apply(step, masks, _here(anchor), *flat)
+        else:
+            rows = _read(step, flat, masks, False)[0]
     return [one.to(device) for one, device in zip(rows, devices, strict=True)]
 
 
@@ -181,7 +189,8 @@ def apply(call: Update, ticket: Any, rates: list[Any], bulk_synchronous: bool) -
       bulk_synchronous: Of several workers, whether the next read of any must see this update.
     """
     numbers = [_number(one) for one in rates]
-    ticket = keras.ops.convert_to_tensor(ticket).to("cpu", torch.float32).contiguous()
+    with torch_tickets.plain():
+        ticket = keras.ops.convert_to_tensor(ticket).to("cpu", torch.float32).contiguous()
     engine.call_of(call.specs).apply(ticket.data_ptr(), numbers, bulk_synchronous)
 
 
@@ -199,8 +208,24 @@ class _Group:
         self.learning_rate = float(group["lr"])
 
 
+_REFUSED = {
+    "maximize": "negate the loss",
+    "differentiable": "give the tables' parameters to another optimizer",
+}
+_LAST = "het_tf"  # the key of a hook behind those of an optimizer's user
+
+
 @not_converted
-def _before_step(optimizer: Any, arguments: Any, named: Any) -> Any:
+def _before_step(optimizer: Any, arguments: Any, named: Any) -> None:
+    """Lets tables be updated behind the other hooks of a step that begins: they may change gradients."""
+    del arguments, named
+    hooks = optimizer._optimizer_step_pre_hooks
+    hooks[_LAST] = _update_in_step
+    hooks.move_to_end(_LAST)
+
+
+@not_converted
+def _update_in_step(optimizer: Any, arguments: Any, named: Any) -> Any:
     """Updates the tables of an optimizer of torch.optim that begins a step; with a closure, behind that."""
     closure = next((one for one in (*arguments[1:], named.get("closure")) if callable(one)), None)
     if closure is None:
@@ -222,18 +247,22 @@ def _update(optimizer: Any) -> None:
     """Updates the tables whose parameters an optimizer has; it then sees no gradient of theirs."""
     for group in optimizer.param_groups:
         for parameter in group["params"]:
-            variable = getattr(parameter, _VARIABLE, lambda: None)()
-            if variable is None or parameter.grad is None:
+            variable = torch_tickets.variable_of(parameter)
+            ticket = None if variable is None else torch_tickets.taken(parameter)
+            if ticket is None:
                 continue
             if isinstance(optimizer, torch.optim.LBFGS):
                 raise RuntimeError(
                     "torch.optim.LBFGS moves weights along a line, but rows of tables have their own "
                     "optimizers: give the tables' parameters to another optimizer"
                 )
-            if group.get("maximize"):
-                raise RuntimeError("maximize=True does not reach rows of tables: negate the loss")
-            ticket, parameter.grad = parameter.grad, None
-            variable.apply(ticket, _Group(group))
+            for option, instead in _REFUSED.items():
+                if group.get(option):
+                    raise RuntimeError(f"{option}=True does not reach rows of tables: {instead}")
+            # A GradScaler leaves both to the step of a fused optimizer.
+            overflows, scale = getattr(optimizer, "found_inf", None), getattr(optimizer, "grad_scale", None)
+            if overflows is None or not bool(overflows):
+                variable.apply(ticket if scale is None else ticket / scale.to(ticket.device), _Group(group))
 
 
 register_optimizer_step_pre_hook(_before_step)

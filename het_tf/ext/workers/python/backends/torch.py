@@ -10,6 +10,7 @@ from het_tf.ext.workers.python import checks, find
 from het_tf.ext.workers.python.backends.arrays import *  # noqa: F403
 from het_tf.ext.workers.python.environments.process import Process
 from het_tf.python.backend import keras
+from het_tf.python.layer.backends import torch_tickets
 from het_tf.python.layer.modules import Tables
 from het_tf.python.layer.variable import marked
 from het_tf.python.quoting import quoted
@@ -126,7 +127,7 @@ class _Meeting:
 
     def _meet(self) -> None:
         self._begun = False
-        with torch.no_grad():
+        with torch.no_grad(), torch_tickets.plain():
             tickets = [one.grad for one in self._anchors]
             mine = [[one is not None, 0.0 if one is None else float(0.0 * one.sum())] for one in tickets]
             (found,) = settings.workers().mean([np.array(mine, np.float32)], self._label)
