@@ -42,11 +42,10 @@ Status CacheWriter::FetchMissing(CachedWrite* write) {
   if (all.empty()) return Status();
   // Cached rows must stay until the others have come.
   for (const CachedWrite::Part& part : write->parts) {
+    TableCache& cache = tables_->at(part.table);
+    const uint32_t until = cache.numbers().Until(LookupNumbers::kNoStep);
     for (size_t u = 0; u < part.uniques; ++u) {
-      if (part.touched[u] && part.rows[u] != kNoRow)
-        tables_->at(part.table)
-            .marks()
-            .Hold(part.rows[u], tables_->at(part.table).numbers().Until(LookupNumbers::kNoStep));
+      if (part.touched[u] && part.rows[u] != kNoRow) cache.marks().Hold(part.rows[u], until);
     }
   }
   CachedRead read;

@@ -1,5 +1,4 @@
 // The requests of sessions, gathered into frames.
-#include <algorithm>
 #include <map>
 #include <utility>
 

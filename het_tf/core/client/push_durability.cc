@@ -1,7 +1,6 @@
 #include "het_tf/core/client/push_durability.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "het_tf/core/client/messages.h"
 
@@ -148,10 +147,8 @@ bool PushDurability::busy() const {
 }
 
 double PushDurability::Due() const {
-  const double now = transport_->Now();
-  double due = config_->request_timeout;
-  if (busy()) due = std::min(due, ask_at_ - now);
-  return due;
+  const double most = config_->request_timeout;
+  return busy() ? std::min(most, ask_at_ - transport_->Now()) : most;
 }
 
 }  // namespace het

@@ -69,10 +69,10 @@ void TickGroup(Shard* shard, const BatchPlan::Group& group, float learning_rate,
 
 }  // namespace
 
-// For every non-empty group of a direct table: calls before(group), then, with its partition locked,
-// fn(partition, shard, group).
-template <typename Before, typename Fn>
-Status DirectBackend::ForShards(StepCall* call, Before before, Fn fn) {
+// Calls fn(partition, shard, group) for every non-empty group of a direct table, with its partition locked;
+// before that it finds the group's unique keys if it has to.
+template <typename Fn>
+Status DirectBackend::ForShards(StepCall* call, Fn fn, bool finds_unique) {
   std::atomic<const Table*> missing{nullptr};
   call->step->ForPartitions(call->pool, [&](uint32_t p) {
     const auto for_groups = [&](auto each) {
@@ -81,7 +81,9 @@ Status DirectBackend::ForShards(StepCall* call, Before before, Fn fn) {
         if (group.entries != 0 && Serves(table.options)) each(group, table);
       }
     };
-    for_groups([&](const BatchPlan::Group& group, const Table&) { before(group); });
+    if (finds_unique) {
+      for_groups([&](const BatchPlan::Group& group, const Table&) { call->step->plan.Unique(group); });
+    }
     service_->WithPartition(p, [&](Partition& partition) {
       for_groups([&](const BatchPlan::Group& group, const Table& table) {
         Shard* const shard = partition.Find(table.schema->id());
@@ -101,44 +103,36 @@ Status DirectBackend::Lookup(StepCall* call, Span<float* const> out) {
   Step* const step = call->step;
   return ForShards(
       call,
-      [call](const BatchPlan::Group& group) {
-        if (!call->planned) call->step->plan.Unique(group);
-      },
       [step, out](Partition*, Shard* shard, const BatchPlan::Group& group) {
         FindRows(*shard, group, step);
         if (!out.empty()) CopyToFeatures(step->plan, group, step->rows(group), shard->schema().dim(), out);
-      });
+      },
+      /*finds_unique=*/!call->planned);
 }
 
 Status DirectBackend::Prepare(StepCall* call) {
-  return ForShards(
-      call, [](const BatchPlan::Group&) {},
-      [call](Partition*, Shard* shard, const BatchPlan::Group& group) {
-        MakeRows(shard, group, call->step);
-      });
+  return ForShards(call, [call](Partition*, Shard* shard, const BatchPlan::Group& group) {
+    MakeRows(shard, group, call->step);
+  });
 }
 
 void DirectBackend::Undo(StepCall* call) {
-  static_cast<void>(ForShards(
-      call, [](const BatchPlan::Group&) {},
-      [call](Partition*, Shard* shard, const BatchPlan::Group& group) {
-        uint8_t* const touched = call->step->touched(group);
-        for (size_t u = 0; u < group.uniques; ++u) {
-          if (touched[u] & kCreated) shard->rows().Erase(call->step->plan.rows(group)[u]);
-          touched[u] = 0;
-        }
-      }));
+  static_cast<void>(ForShards(call, [call](Partition*, Shard* shard, const BatchPlan::Group& group) {
+    uint8_t* const touched = call->step->touched(group);
+    for (size_t u = 0; u < group.uniques; ++u) {
+      if (touched[u] & kCreated) shard->rows().Erase(call->step->plan.rows(group)[u]);
+      touched[u] = 0;
+    }
+  }));
 }
 
 Status DirectBackend::Tick(StepCall* call, const ApplyArgs& args) {
   const uint32_t now = service_->Now();
-  return ForShards(
-      call, [](const BatchPlan::Group&) {},
-      [&](Partition* partition, Shard* shard, const BatchPlan::Group& group) {
-        const uint64_t number = partition->RowsChanged(shard->schema().id());
-        TickGroup(shard, group, args.learning_rates[group.table], args.scale, now, number, call->step);
-        partition->SweepTable(shard, now, group.uniques, nullptr);
-      });
+  return ForShards(call, [&](Partition* partition, Shard* shard, const BatchPlan::Group& group) {
+    const uint64_t number = partition->RowsChanged(shard->schema().id());
+    TickGroup(shard, group, args.learning_rates[group.table], args.scale, now, number, call->step);
+    partition->SweepTable(shard, now, group.uniques, nullptr);
+  });
 }
 
 }  // namespace het

@@ -20,8 +20,8 @@ class DirectBackend final : public TableBackend {
   Status Tick(StepCall* call, const ApplyArgs& args) override;
 
  private:
-  template <typename Before, typename Fn>
-  Status ForShards(StepCall* call, Before before, Fn fn);
+  template <typename Fn>
+  Status ForShards(StepCall* call, Fn fn, bool finds_unique = false);
 
   LocalService* const service_;
 };

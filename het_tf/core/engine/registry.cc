@@ -100,12 +100,9 @@ std::vector<std::string> EngineNames() {
 void ResetEngine(const std::string& name) {
   if (InRefusedChild()) return;
   Registry& registry = GetRegistry();
-  std::shared_ptr<Engine> gone;
+  decltype(registry.engines)::node_type gone;  // ends after the lock
   std::lock_guard<std::mutex> lock(registry.mutex);
-  const auto it = registry.engines.find(name);
-  if (it == registry.engines.end()) return;
-  gone = std::move(it->second);
-  registry.engines.erase(it);
+  gone = registry.engines.extract(name);
 }
 
 void SetEngineThreads(size_t threads) {

@@ -1,7 +1,6 @@
 #include "het_tf/core/engine/steps.h"
 
 #include <algorithm>
-#include <string>
 #include <vector>
 
 #include "het_tf/core/base/interrupt.h"

@@ -1,7 +1,6 @@
 #include "het_tf/core/row/optimizer.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <utility>
 

@@ -218,12 +218,10 @@ class PageWriter {
 const char* NameOf(ChangesKind kind) { return kKindNames[static_cast<size_t>(kind)]; }
 
 bool ParseChangesKind(std::string_view text, ChangesKind* kind) {
-  for (size_t i = 0; i < std::size(kKindNames); ++i) {
-    if (text != kKindNames[i]) continue;
-    *kind = static_cast<ChangesKind>(i);
-    return true;
-  }
-  return false;
+  const auto* const found = std::find(std::begin(kKindNames), std::end(kKindNames), text);
+  if (found == std::end(kKindNames)) return false;
+  *kind = static_cast<ChangesKind>(found - kKindNames);
+  return true;
 }
 
 std::string ToString(const Position& position) {

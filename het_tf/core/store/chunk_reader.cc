@@ -1,5 +1,4 @@
 // Reads chunks into a partition, or into rows.
-#include <algorithm>
 
 #include "het_tf/core/store/chunk.h"
 #include "het_tf/core/store/chunk_format.h"

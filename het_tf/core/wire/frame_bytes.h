@@ -61,6 +61,11 @@ inline void WriteClocks(Span<const Clock> clocks, Writer* w) {
       clocks, [](Clock clock) { return static_cast<uint64_t>(clock); }, w);
 }
 
+inline void WriteKeys(Span<const Key> keys, Writer* w) {
+  w->Varint(keys.size());
+  w->KeyRun(keys);
+}
+
 inline void ReadClocks(size_t count, Reader* r, Vector<Clock>* clocks) {
   if (count > r->left()) count = 0;
   clocks->clear();

@@ -126,10 +126,7 @@ void ReplyWriter::AddTable(const TableReply& t, FrameStatus status, bool more, W
     w->Varint(t.fetched_clocks.size());
     WriteClocks(t.fetched_clocks, w);
   }
-  if (!t.notified_keys.empty()) {
-    w->Varint(t.notified_keys.size());
-    w->KeyRun(t.notified_keys);
-  }
+  if (!t.notified_keys.empty()) WriteKeys(t.notified_keys, w);
   for (const float *row = t.rows.data(), *end = row + t.rows.size(); row < end; row += t.row_floats) {
     PackRows({t.row_format}, t.block, t.row_floats, &row, 1, w);
   }

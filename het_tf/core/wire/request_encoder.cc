@@ -157,18 +157,11 @@ class RequestWriter {
       rows = out_->size() - rows;
     }
     if ((flags & request::kCheck) != 0) {
-      w_.Varint(t.check_keys.size());
-      w_.KeyRun(t.check_keys);
+      WriteKeys(t.check_keys, &w_);
       WriteClocks(t.check_clocks, &w_);
     }
-    if ((flags & request::kFetch) != 0) {
-      w_.Varint(t.fetch_keys.size());
-      w_.KeyRun(t.fetch_keys);
-    }
-    if ((flags & request::kDropped) != 0) {
-      w_.Varint(t.dropped.size());
-      w_.KeyRun(t.dropped);
-    }
+    if ((flags & request::kFetch) != 0) WriteKeys(t.fetch_keys, &w_);
+    if ((flags & request::kDropped) != 0) WriteKeys(t.dropped, &w_);
     if (sizes_ != nullptr) sizes_->push_back({out_->size() - begin, rows});
   }
 

@@ -4,7 +4,6 @@
 //   value' = (clip(z', -l1, l1) - z') / ((beta + sqrt(n')) / lr + 2 l2)
 // The value is a function of z, n and the last lr: it does not travel, and l1's zeros survive every merge.
 // A learning rate of 0 leaves the row as it is: the formula has no value there, and its limit is no step.
-#include <algorithm>
 
 #include "het_tf/core/row/optimizers/entry.h"
 #include "het_tf/core/row/optimizers/loop.h"

@@ -1,7 +1,6 @@
 #include "het_tf/ext/streams/cc/coming_steps.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace het {
@@ -17,13 +16,11 @@ void PlannedStep::SetIds(Span<const FeatureIds> features) {
 
 bool PlannedStep::HasIds(Span<const FeatureIds> features) const {
   if (features.size() != of_feature.size()) return false;
-  for (size_t f = 0; f < features.size(); ++f) {
-    if (features[f].ids.size() != of_feature[f]) return false;
-  }
   const Key* at = ids.data();
-  for (const FeatureIds& feature : features) {
-    if (!std::equal(feature.ids.begin(), feature.ids.end(), at)) return false;
-    at += feature.ids.size();
+  for (size_t f = 0; f < features.size(); ++f) {
+    const Span<const Key> now = features[f].ids;
+    if (now.size() != of_feature[f] || !std::equal(now.begin(), now.end(), at)) return false;
+    at += now.size();
   }
   return true;
 }
