@@ -1,7 +1,6 @@
 #include "het_tf/ext/ps/capi/server.h"
 
 #include <memory>
-#include <optional>
 
 #include "het_tf/core/base/answer.h"
 #include "het_tf/core/base/interrupt.h"

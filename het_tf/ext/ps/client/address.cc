@@ -42,7 +42,7 @@ size_t FindParameters(const std::string& text) {
 
 // Removes text that may be a password or the path of a key.
 std::string Redacted(const std::string& text) {
-  const size_t end = text.compare(0, 5, "unix:") == 0 ? std::string::npos : FindParameters(text);
+  const size_t end = StartsWith(text, "unix:") ? std::string::npos : FindParameters(text);
   std::string shown = text.substr(0, end) + (end == std::string::npos ? "" : "?...");
   const size_t begin = shown.find("//");
   const size_t at = shown.rfind('@');
@@ -129,10 +129,6 @@ Status CheckPassword(const std::string& text, const ServerAddress& address) {
                       !address.password_env.empty() + (address.ask_password != nullptr);
   if (sources > 1) return Malformed(text, "the password is given twice");
   return sources == 0 && !address.user.empty() ? Malformed(text, "a user without a password") : Status();
-}
-
-bool StartsWith(const std::string& text, const std::string& prefix) {
-  return text.compare(0, prefix.size(), prefix) == 0;
 }
 
 }  // namespace

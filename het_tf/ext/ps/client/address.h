@@ -10,7 +10,9 @@
 // ?password_env=NAME says where it is read, again for each connection.
 #pragma once
 
+#include <algorithm>
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +20,14 @@
 #include "het_tf/core/base/status.h"
 
 namespace het {
+
+inline bool StartsWith(const std::string& text, const std::string& prefix) {
+  return text.compare(0, prefix.size(), prefix) == 0;
+}
+inline bool StartsWithAny(const std::string& text, std::initializer_list<const char*> prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(),
+                     [&](const char* one) { return StartsWith(text, one); });
+}
 
 struct ServerNode {
   std::string host;  // empty: `path` is a Unix socket

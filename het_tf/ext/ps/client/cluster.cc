@@ -17,8 +17,6 @@
 namespace het {
 namespace {
 
-bool StartsWith(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
-
 // A server that has not answered a small question after this is skipped.
 constexpr double kAnswerSeconds = 5;
 
@@ -105,15 +103,10 @@ bool ParseRedirect(const std::string& error, const ServerNode& from, Redirect* r
 }
 
 bool PassesByItself(const std::string& error) {
-  for (const char* prefix : {"LOADING", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "BUSY", "READONLY"}) {
-    if (StartsWith(error, prefix)) return true;
-  }
-  return false;
+  return StartsWithAny(error, {"LOADING", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "BUSY", "READONLY"});
 }
 
-bool MayHaveMoved(const std::string& error) {
-  return StartsWith(error, "CLUSTERDOWN") || StartsWith(error, "READONLY");
-}
+bool MayHaveMoved(const std::string& error) { return StartsWithAny(error, {"CLUSTERDOWN", "READONLY"}); }
 
 ServerAddress RedisCluster::WithoutLogin(const ServerAddress& address) {
   ServerAddress without;

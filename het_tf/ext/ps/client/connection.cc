@@ -175,7 +175,7 @@ bool RedisConnection::Received(Span<const uint8_t> behind, std::vector<RedisRepl
   }
   const auto asks_login = std::find_if(
       replies->begin() + static_cast<ptrdiff_t>(before), replies->end(), [](const RedisReply& reply) {
-        return reply.kind == RedisReply::kError && reply.text().rfind("NOAUTH", 0) == 0;
+        return reply.kind == RedisReply::kError && StartsWith(reply.text(), "NOAUTH");
       });
   if (asks_login != replies->end()) {  // the next connection may have a password
     Close(node_.ToString() + " refuses: " + Refusal(asks_login->text()));

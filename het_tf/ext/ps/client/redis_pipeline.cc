@@ -13,8 +13,7 @@ constexpr double kLookSeconds = 1;          // between two searches for the owne
 constexpr double kReconnectSeconds = 0.05;  // between two connections to a server
 
 bool IsLocal(const ServerNode& node) {
-  return node.host.empty() || node.host == "localhost" || node.host == "::1" ||
-         node.host.rfind("127.", 0) == 0;
+  return node.host.empty() || node.host == "localhost" || node.host == "::1" || StartsWith(node.host, "127.");
 }
 
 bool Has(const std::vector<PartRef>& parts, uint32_t partition) {
@@ -253,7 +252,7 @@ void RedisPipeline::Refused(Answer* answer) {
   // While the partition is on its way, its new server says one of these. Else the move has ended another way.
   if (error.rfind("TRYAGAIN", 0) != 0 && error.rfind("HETNOPART", 0) != 0) asked_.erase(partition);
   const bool is_replica =
-      error.rfind("READONLY", 0) == 0 || error.find("this server is a replica") != std::string::npos;
+      StartsWith(error, "READONLY") || error.find("this server is a replica") != std::string::npos;
   is_replica_ = is_replica_ || is_replica;
   // A server that has left the cluster, or became a replica, says this for every slot; another server knows
   // their owners.

@@ -23,6 +23,11 @@ uint64_t Number(const RedisReply& reply) {
   return std::strtoull(reply.text().c_str(), nullptr, 10);
 }
 
+// The rows that fit into a chunk or frame of so many bytes.
+size_t RowsOf(const TableSchema& schema, size_t bytes) {
+  return std::max<size_t>(1, bytes / (schema.row_floats() * sizeof(float) + 22));
+}
+
 }  // namespace
 
 Result<std::optional<FoundPartitions>> FindPartitions(RedisCluster* cluster, const std::string& name_space,
@@ -176,42 +181,42 @@ Result<size_t> RedisStore::Load(uint32_t partition, const Bytes& chunk) {
   return static_cast<size_t>(Number(loaded));
 }
 
-std::vector<std::vector<size_t>> RedisStore::ByPartition(const TableSchema& schema,
-                                                         Span<const Key> keys) const {
+template <typename Fn>
+Status RedisStore::ForPieces(const TableSchema& schema, Span<const Key> keys, size_t most, Fn fn) const {
   const TableLayout layout = LayoutOf(schema);
   std::vector<std::vector<size_t>> positions(layout.partitions());
   for (size_t i = 0; i < keys.size(); ++i) positions[layout.OfKey(keys[i])].push_back(i);
-  return positions;
+  for (uint32_t p = 0; p < positions.size(); ++p) {
+    for (size_t begin = 0; begin < positions[p].size(); begin += most) {
+      const size_t count = std::min(most, positions[p].size() - begin);
+      const Span<const size_t> of(positions[p].data() + begin, count);
+      Vector<Key> some;
+      for (size_t i : of) some.push_back(keys[i]);
+      HET_RETURN_IF_ERROR(fn(p, some, of));
+    }
+  }
+  return Status();
 }
 
 Status RedisStore::Assign(const TableSchema& schema, Span<const Key> keys, const float* rows, bool with_slots,
                           const Clock* ages) {
   const size_t given = with_slots ? schema.row_floats() : schema.dim();
-  const size_t fit = std::max<size_t>(1, kMaxChunkBytes / 2 / (schema.row_floats() * sizeof(float) + 22));
-  const std::vector<std::vector<size_t>> positions = ByPartition(schema, keys);
-  std::vector<Key> some;
   std::vector<float> content;
   std::vector<Clock> ages_of_some;
   Bytes chunk;
-  for (uint32_t p = 0; p < positions.size(); ++p) {
-    for (size_t begin = 0; begin < positions[p].size(); begin += fit) {
-      const size_t end = std::min(begin + fit, positions[p].size());
-      some.clear();
-      ages_of_some.clear();
-      content.resize((end - begin) * schema.row_floats());
-      for (size_t i = begin; i < end; ++i) {
-        float* row = content.data() + some.size() * schema.row_floats();
-        some.push_back(keys[positions[p][i]]);
-        ages_of_some.push_back(ages == nullptr ? 0 : ages[positions[p][i]]);
-        schema.InitRow(some.back(), row);
-        std::copy_n(rows + positions[p][i] * given, given, row);
-      }
-      EncodeSet(schema, Span<const Key>(some.data(), some.size()), content.data(), &chunk,
-                ages_of_some.data());
-      HET_RETURN_IF_ERROR(Load(p, chunk).status());
+  const auto load = [&](uint32_t p, const Vector<Key>& some, Span<const size_t> of) {
+    ages_of_some.clear();
+    content.resize(some.size() * schema.row_floats());
+    for (size_t i = 0; i < some.size(); ++i) {
+      float* const row = content.data() + i * schema.row_floats();
+      ages_of_some.push_back(ages == nullptr ? 0 : ages[of[i]]);
+      schema.InitRow(some[i], row);
+      std::copy_n(rows + of[i] * given, given, row);
     }
-  }
-  return Status();
+    EncodeSet(schema, some, content.data(), &chunk, ages_of_some.data());
+    return Load(p, chunk).status();
+  };
+  return ForPieces(schema, keys, RowsOf(schema, kMaxChunkBytes / 2), load);
 }
 
 Result<TableReply> RedisStore::Fetch(const TableSchema& schema, uint32_t partition, Vector<Key> keys) {
@@ -241,45 +246,36 @@ Result<TableReply> RedisStore::Fetch(const TableSchema& schema, uint32_t partiti
 }
 
 Status RedisStore::Read(const TableSchema& schema, Span<const Key> keys, float* values) {
-  const size_t fit = std::max<size_t>(1, kMaxChunkBytes / (schema.row_floats() * sizeof(float) + 22));
-  const std::vector<std::vector<size_t>> positions = ByPartition(schema, keys);
-  for (uint32_t p = 0; p < positions.size(); ++p) {
-    for (size_t begin = 0; begin < positions[p].size(); begin += fit) {
-      const size_t end = std::min(begin + fit, positions[p].size());
-      Vector<Key> some;
-      for (size_t i = begin; i < end; ++i) some.push_back(keys[positions[p][i]]);
-      HET_ASSIGN_OR_RETURN(const TableReply reply, Fetch(schema, p, some));
-      if (reply.fetched_clocks.size() != some.size() || reply.row_floats < schema.dim()) {
-        return Status(Code::kInternal, "the parameter server answers with rows that were not requested");
-      }
-      ReplyRows rows(reply);
-      for (size_t i = 0; i < some.size(); ++i) {
-        float* const value = values + positions[p][begin + i] * schema.dim();
-        const float* const row = rows.Next(reply.fetched_clocks[i]);
-        if (row == nullptr) {
-          schema.InitValue(some[i], value);
-        } else {
-          std::copy_n(row, schema.dim(), value);
-        }
+  const auto read = [&](uint32_t p, const Vector<Key>& some, Span<const size_t> of) -> Status {
+    HET_ASSIGN_OR_RETURN(const TableReply reply, Fetch(schema, p, some));
+    if (reply.fetched_clocks.size() != some.size() || reply.row_floats < schema.dim()) {
+      return Status(Code::kInternal, "the parameter server answers with rows that were not requested");
+    }
+    ReplyRows rows(reply);
+    for (size_t i = 0; i < some.size(); ++i) {
+      float* const value = values + of[i] * schema.dim();
+      const float* const row = rows.Next(reply.fetched_clocks[i]);
+      if (row == nullptr) {
+        schema.InitValue(some[i], value);
+      } else {
+        std::copy_n(row, schema.dim(), value);
       }
     }
-  }
-  return Status();
+    return Status();
+  };
+  return ForPieces(schema, keys, RowsOf(schema, kMaxChunkBytes), read);
 }
 
 Result<size_t> RedisStore::Remove(const TableSchema& schema, Span<const Key> keys) {
-  const std::vector<std::vector<size_t>> positions = ByPartition(schema, keys);
   size_t removed = 0;
-  for (uint32_t p = 0; p < positions.size(); ++p) {
-    if (positions[p].empty()) continue;
-    std::vector<Key> some;
-    for (size_t i : positions[p]) some.push_back(keys[i]);
-    Bytes chunk;
-    EncodeRemove(schema, Span<const Key>(some.data(), some.size()), &chunk);
-    auto gone = Load(p, chunk);
-    if (!gone.ok()) return gone;
-    removed += gone.value();
-  }
+  Bytes chunk;
+  const auto remove = [&](uint32_t p, const Vector<Key>& some, Span<const size_t>) -> Status {
+    EncodeRemove(schema, some, &chunk);
+    HET_ASSIGN_OR_RETURN(const size_t gone, Load(p, chunk));
+    removed += gone;
+    return Status();
+  };
+  HET_RETURN_IF_ERROR(ForPieces(schema, keys, keys.size(), remove));
   return removed;
 }
 

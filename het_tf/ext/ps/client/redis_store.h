@@ -85,7 +85,10 @@ class RedisStore : public TableStore {
   Result<size_t> Load(uint32_t partition, const Bytes& chunk);
   // Reads the rows of keys in one partition.
   Result<TableReply> Fetch(const TableSchema& schema, uint32_t partition, Vector<Key> keys);
-  std::vector<std::vector<size_t>> ByPartition(const TableSchema& schema, Span<const Key> keys) const;
+  // Calls fn(partition, some keys, their positions) -> Status for at most `most` keys of a partition at a
+  // time.
+  template <typename Fn>
+  Status ForPieces(const TableSchema& schema, Span<const Key> keys, size_t most, Fn fn) const;
   // Returns each partition's answer to HET.STAT TABLES for the table; null where it is missing.
   Result<std::vector<RedisReply>> AskTable(const TableSchema& schema);
 

@@ -53,7 +53,7 @@ Status RedisStore::ScanSome(const TableSchema& schema, uint32_t partition, uint6
   if (!page.ok()) return page.status();
   if (page.value().array.size() != 2) return Status(Code::kInternal, "HET.SCAN answered no page");
   const std::string next = page.value().array[0].text();
-  const bool more = next.compare(0, prefix.size(), prefix) == 0;
+  const bool more = StartsWith(next, prefix);
   *cursor = more ? std::strtoull(next.c_str() + prefix.size(), nullptr, 10) : kScanned;
   const Bytes& chunk = page.value().array[1].bytes;
   return DecodeRows(Span<const uint8_t>(chunk.data(), chunk.size()), schema, batch);

@@ -11,10 +11,7 @@ namespace {
 using Answer = RedisPipeline::Answer;
 
 bool IsPermanent(const std::string& error) {
-  for (const char* prefix : {"NOPERM", "WRONGTYPE", "HETERR", "ERR unknown command"}) {
-    if (error.rfind(prefix, 0) == 0) return true;
-  }
-  return false;
+  return StartsWithAny(error, {"NOPERM", "WRONGTYPE", "HETERR", "ERR unknown command"});
 }
 
 }  // namespace
@@ -54,9 +51,9 @@ void RedisTransport::Refused(const Answer& answer) {
   Event event;
   event.kind = Event::kRefused;
   event.reason = answer.node.ToString() + ": " + answer.error;
-  if (answer.error.rfind("OOM", 0) == 0) {
+  if (StartsWith(answer.error, "OOM")) {
     event.reason = kStoreOutOfMemory;
-  } else if (answer.error.rfind("HETNOPART", 0) == 0) {
+  } else if (StartsWith(answer.error, "HETNOPART")) {
     // A server that the partition is not on its way to should have it, or it would have redirected.
     if (!answer.moving) event.kind = Event::kGone;
     event.reason +=

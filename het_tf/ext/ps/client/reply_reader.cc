@@ -3,7 +3,6 @@
 #include <hiredis/read.h>
 
 #include <algorithm>
-#include <cstring>
 
 namespace het {
 namespace {

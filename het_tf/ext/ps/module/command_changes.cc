@@ -8,7 +8,6 @@
 // on its rows and removals.
 //
 // Only a primary answers: a reader dates its rows by the request that it sent, and a replica may be behind.
-#include <algorithm>
 
 #include "het_tf/core/store/changes.h"
 #include "het_tf/ext/ps/module/command.h"
