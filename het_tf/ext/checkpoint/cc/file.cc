@@ -46,13 +46,15 @@ constexpr size_t kMostBytes = size_t{1} << 30;
 
 File::~File() {
   if (fd_ >= 0) ::close(fd_);
+  if (temporary_) ::unlink(path_.c_str());
 }
 
-File::File(File&& other) noexcept : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+File::File(File&& other) noexcept { *this = std::move(other); }
 
 File& File::operator=(File&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(fd_, other.fd_);
+  std::swap(temporary_, other.temporary_);
   return *this;
 }
 
@@ -63,6 +65,7 @@ Result<File> File::Create(const std::string& path) {
   file.path_ = path;
   file.fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file.fd_ < 0) return file.Error("cannot create");
+  file.temporary_ = true;
   return Result<File>(std::move(file));
 }
 

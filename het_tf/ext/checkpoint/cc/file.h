@@ -16,7 +16,8 @@ class File {
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
 
-  // Creates a file for reading and writing. It is an error if it exists.
+  // Creates a file for reading and writing; the destructor deletes it unless Keep was called. It is an error
+  // if it exists.
   static Result<File> Create(const std::string& path);
   // NotFound: there is no such file.
   static Result<File> Open(const std::string& path);
@@ -34,12 +35,14 @@ class File {
   // Makes all written bytes survive a loss of power.
   Status Sync() const;
   Status Close();
+  void Keep() { temporary_ = false; }
 
  private:
   Status Error(const std::string& during) const;
 
   std::string path_;
   int fd_ = -1;
+  bool temporary_ = false;
 };
 
 }  // namespace het

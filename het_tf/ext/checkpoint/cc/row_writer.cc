@@ -1,7 +1,5 @@
 #include "het_tf/ext/checkpoint/cc/row_writer.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 
 namespace het {
@@ -23,10 +21,6 @@ Result<std::unique_ptr<RowWriter>> RowWriter::Create(const std::string& path, st
     writer->writes_early_ = writer->writes_early_ && table.removed == 0;
   }
   return writer;
-}
-
-RowWriter::~RowWriter() {
-  if (!finished_) ::unlink(file_.path().c_str());
 }
 
 Status RowWriter::Write(size_t table, RowColumn column, uint64_t row, const void* data, uint64_t rows) {
@@ -103,7 +97,7 @@ Result<RowFileSummary> RowWriter::Finish() {
     for (size_t c = 0; c < kRowColumns; ++c) summary.checksums[t][c] = state_[t].checksums[c].value();
   }
   HET_RETURN_IF_ERROR(file_.Close());
-  finished_ = true;
+  file_.Keep();
   return summary;
 }
 

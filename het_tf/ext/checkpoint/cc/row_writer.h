@@ -30,7 +30,6 @@ class RowWriter {
  public:
   // `tables`: names, widths, and upper bounds on rows and removals. The file must not exist.
   static Result<std::unique_ptr<RowWriter>> Create(const std::string& path, std::vector<RowTable> tables);
-  ~RowWriter();
 
   // Returns how many rows table number `table` may still get.
   uint64_t RowsLeft(size_t table) const { return tables_[table].rows - state_[table].rows; }
@@ -63,7 +62,6 @@ class RowWriter {
   // Columns go to the disk while others are appended. There may be fewer removals than planned, and columns
   // that move must not be on their way.
   bool writes_early_ = false;
-  bool finished_ = false;
 };
 
 }  // namespace het

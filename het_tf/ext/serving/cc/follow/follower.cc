@@ -1,7 +1,7 @@
 #include "het_tf/ext/serving/cc/follow/follower.h"
 
 #include <algorithm>
-#include <exception>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -183,7 +183,7 @@ Status Follower::Write(Part* part, const ChangesPage& page) {
 void Follower::Flip() {
   std::vector<Reached> rows;
   rows.reserve(parts_.size());
-  for (const Part& part : parts_) rows.push_back(ReachedBy(part));
+  for (const Part& part : parts_) rows.push_back({part.partition, part.since, part.seen});
   const auto taken = versions_.Take(rows);
   if (!taken) return;
   const Status flipped = writer_->Flip(taken->version);

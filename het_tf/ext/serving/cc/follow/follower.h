@@ -113,7 +113,6 @@ class Follower {
   Status TakeTables(Part* part, const std::vector<std::optional<TableSpec>>& specs);
   Status Write(Part* part, const ChangesPage& page);
   void Flip();
-  Reached ReachedBy(const Part& part) const { return {part.partition, part.since, part.seen}; }
   size_t IndexOf(const Part& part) const { return static_cast<size_t>(&part - parts_.data()); }
   void TellSkew();
   // Takes position and `seen` of every partition from the live files.

@@ -23,4 +23,14 @@ uint64_t TableFileNumber(const std::string& name);
 
 constexpr char kControlName[] = "control";
 
+// What errors say of a file that a follower writes.
+constexpr MappedFile::Kind LiveKind(const char* name) {
+  return {name,
+          "a follower writes it: look at its log",
+          "restart the follower: it makes the live files anew",
+          "restart the follower with the het_tf that serves",
+          Code::kDataLoss,
+          Code::kDataLoss};
+}
+
 }  // namespace het::follow

@@ -3,16 +3,8 @@
 #include "het_tf/ext/serving/cc/follow/live_base.h"
 
 namespace het::follow {
-namespace {
 
-constexpr MappedFile::Kind kLiveFiles = {"live file",
-                                         "a follower writes it: look at its log",
-                                         "restart the follower: it makes the live files anew",
-                                         "restart the follower with the het_tf that serves",
-                                         Code::kDataLoss,
-                                         Code::kDataLoss};
-
-}  // namespace
+constexpr MappedFile::Kind kLiveFiles = LiveKind("live file");
 
 Result<std::shared_ptr<const LiveFile>> LiveFile::Open(const std::string& directory,
                                                        const ControlHead& control, uint32_t table,

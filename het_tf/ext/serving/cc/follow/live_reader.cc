@@ -1,6 +1,5 @@
 #include "het_tf/ext/serving/cc/follow/live_reader.h"
 
-#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -16,12 +15,7 @@ namespace {
 
 constexpr uint64_t kLookEvery = 1000000000;  // nanoseconds between two looks at the directory
 
-constexpr MappedFile::Kind kControlFiles = {"control file of live files",
-                                            "a follower writes it: look at its log",
-                                            "restart the follower: it makes the live files anew",
-                                            "restart the follower with the het_tf that serves",
-                                            Code::kDataLoss,
-                                            Code::kDataLoss};
+constexpr MappedFile::Kind kControlFiles = LiveKind("control file of live files");
 
 }  // namespace
 

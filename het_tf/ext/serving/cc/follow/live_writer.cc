@@ -1,7 +1,6 @@
 #include "het_tf/ext/serving/cc/follow/live_writer.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <limits>

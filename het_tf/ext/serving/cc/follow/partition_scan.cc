@@ -4,19 +4,11 @@
 #include <iterator>
 
 namespace het::follow {
-namespace {
-
-bool Holds(const TableLayout& layout, uint32_t partition) {
-  return partition >= layout.first && (partition - layout.first) % layout.stride == 0 &&
-         (partition - layout.first) / layout.stride < layout.group;
-}
-
-}  // namespace
 
 PartitionScan::PartitionScan(uint32_t partition, const Layout& layout, LiveWriter* writer)
     : partition_(partition), layout_(layout), writer_(writer), notes_(writer->tables()) {
   for (size_t table = 0; table < writer->tables(); ++table) {
-    if (Holds(layout.OfTable(writer->schema(table).id()), partition)) tables_.push_back(table);
+    if (layout.OfTable(writer->schema(table).id()).Has(partition)) tables_.push_back(table);
   }
 }
 

@@ -1,7 +1,5 @@
 #include "het_tf/ext/serving/cc/serve/serve_writer.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -53,10 +51,6 @@ Result<std::unique_ptr<ServeWriter>> ServeWriter::Create(const std::string& path
 
 ServeWriter::ServeWriter(File file, const Schema& schema, const WriteOptions& options)
     : file_(std::move(file)), schema_(schema), options_(options) {}
-
-ServeWriter::~ServeWriter() {
-  if (!finished_) unlink(path().c_str());
-}
 
 Status ServeWriter::Begin() {
   std::memcpy(header_.magic, kMagic, sizeof kMagic);
@@ -118,7 +112,7 @@ Status ServeWriter::Finish() {
   header_.checksum = Checksum::Of(&header_, offsetof(Header, checksum));
   HET_RETURN_IF_ERROR(file_.WriteAt(0, &header_, sizeof header_));
   HET_RETURN_IF_ERROR(file_.Sync());
-  finished_ = true;
+  file_.Keep();
   return Status();
 }
 

@@ -33,9 +33,6 @@ class ServeWriter {
   // kFile with the system's message: `path` exists, or cannot be written.
   static Result<std::unique_ptr<ServeWriter>> Create(const std::string& path, const Schema& schema,
                                                      const WriteOptions& options);
-  ~ServeWriter();
-  ServeWriter(const ServeWriter&) = delete;
-  ServeWriter& operator=(const ServeWriter&) = delete;
 
   // The value of keys[i] is the first dim floats of rows + i * stride. InvalidArgument: a value does not fit
   // the row type. After an error the writer may only be destroyed. Throws std::bad_alloc.
@@ -59,7 +56,6 @@ class ServeWriter {
   File file_;
   const Schema schema_;
   const WriteOptions options_;
-  bool finished_ = false;
   uint64_t offset_ = 0;  // the end of the file
   Header header_ = {};
   Checksum rows_;  // of the rows written
