@@ -1,7 +1,6 @@
 #include "het_tf/ext/gpu/capi/device.h"
 
 #include <nlohmann/json.hpp>
-#include <string>
 
 #include "het_tf/capi/answer.h"
 #include "het_tf/ext/gpu/cc/device_backend.h"

@@ -11,7 +11,8 @@ namespace {
 Result<int64_t> RowsOnDevice(const TableSchema& schema, const CacheConfig& cache, int64_t bytes,
                              int64_t* least) {
   HET_ASSIGN_OR_RETURN(const auto library, DeviceLibrary::Get());
-  HetDevTableConfig config = DeviceConfig(schema, cache, {0, LocalService::kDefaultPartitions, 0});
+  HET_ASSIGN_OR_RETURN(HetDevTableConfig config,
+                       DeviceConfig(schema, cache, {0, LocalService::kDefaultPartitions, 0}));
   HET_ASSIGN_OR_RETURN(const uint64_t fit, DeviceRowsThatFit(*library, config, static_cast<uint64_t>(bytes)));
   config.capacity = 1;
   uint64_t one = 0;

@@ -33,11 +33,8 @@ void DeviceSink::Classify(const CachedTables& tables, Asker* asker) {
       rows.came[i] = 0;
       rows.subscribed[i] = 0;
       rows.admit[i] = training_;
-      if (rows.bases[i] >= 0) {
-        asked->Check(rows.keys[i], rows.bases[i], i);
-        continue;
-      }
-      asked->Fetch(rows.keys[i], i);
+      const Clock base = rows.bases[i];
+      base >= 0 ? asked->Check(rows.keys[i], base, i) : asked->Fetch(rows.keys[i], i);
     }
   }
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 #include <new>
-#include <utility>
 
 namespace het {
 namespace {
@@ -28,29 +27,30 @@ constexpr DeviceOptimizer kOptimizers[] = {
 
 }  // namespace
 
-HetDevTableConfig DeviceConfig(const TableSchema& schema, const CacheConfig& cache,
-                               const PartitionId& store) {
+Result<HetDevTableConfig> DeviceConfig(const TableSchema& schema, const CacheConfig& cache,
+                                       const PartitionId& store) {
   HetDevTableConfig config = {};
   config.name = schema.spec().name.c_str();
   config.capacity = cache.capacity;
   config.dim = schema.dim();
   config.row_floats = static_cast<uint32_t>(schema.row_floats());
   config.policy = cache.policy == Policy::kLru ? HET_DEV_LRU : HET_DEV_LFU;
-  const OptimizerSpec& spec = schema.spec().optimizer;
-  const DeviceOptimizer& optimizer =
-      *std::find_if(std::begin(kOptimizers), std::end(kOptimizers),
-                    [&](const DeviceOptimizer& candidate) { return spec.name == candidate.name; });
-  config.optimizer = optimizer.number;
-  for (size_t i = 0; i < std::size(optimizer.params) && optimizer.params[i] != nullptr; ++i) {
-    config.params[i] = spec.params.at(optimizer.params[i]);
-  }
   config.l2 = schema.spec().l2;
   config.max_norm = schema.spec().max_norm;
   config.keep_updates = 1;
   config.table = schema.id();
   config.hash_seed = store.hash_seed;
   config.partitions = store.count;
-  return config;
+  const OptimizerSpec& spec = schema.spec().optimizer;
+  for (const DeviceOptimizer& optimizer : kOptimizers) {
+    if (spec.name != optimizer.name) continue;
+    config.optimizer = optimizer.number;
+    for (size_t i = 0; i < std::size(optimizer.params) && optimizer.params[i] != nullptr; ++i) {
+      config.params[i] = spec.params.at(optimizer.params[i]);
+    }
+    return config;
+  }
+  return Status(Code::kUnimplemented, "optimizer '" + spec.name + "' does not run in GPU memory");
 }
 
 Result<uint64_t> DeviceRowsThatFit(const DeviceLibrary& library, HetDevTableConfig config, uint64_t bytes) {
@@ -74,14 +74,10 @@ DeviceTable::DeviceTable(Schema schema, uint32_t partitions)
       unsubscribe_(partitions),
       subscribed_(partitions) {}
 
-void DeviceTable::Flags::Set(uint32_t partition) { set += std::exchange(flags[partition], uint8_t{1}) == 0; }
-
 void DeviceTable::Flags::Reset() {
   std::fill(flags.begin(), flags.end(), uint8_t{0});
   set = 0;
 }
-
-void DeviceTable::Invalidate(uint32_t partition) { invalid_.Set(partition); }
 
 void DeviceTable::Drop(uint32_t partition) {
   drop_.Set(partition);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "het_tf/core/cache/cache_config.h"
 #include "het_tf/core/cache/counters.h"
@@ -13,10 +14,12 @@
 namespace het {
 
 // The table's configuration for the library. `store`: any of its partitions. Borrows the schema's name.
+// Unimplemented: the library does not have the optimizer.
 //
 // keep_updates is always 1, also for a push bound of 0, which needs no memory for updates. So a row takes 8 *
 // row_floats bytes and some 32 of clocks, for any bound.
-HetDevTableConfig DeviceConfig(const TableSchema& schema, const CacheConfig& cache, const PartitionId& store);
+Result<HetDevTableConfig> DeviceConfig(const TableSchema& schema, const CacheConfig& cache,
+                                       const PartitionId& store);
 
 // Returns the most rows whose cache takes at most `bytes`; 0: not even a bucket fits.
 Result<uint64_t> DeviceRowsThatFit(const DeviceLibrary& library, HetDevTableConfig config, uint64_t bytes);
@@ -33,7 +36,7 @@ class DeviceTable final : public DeviceLines {
   const Schema& shared_schema() const { return schema_; }
   const std::string& name() const { return schema_->spec().name; }
 
-  void Invalidate(uint32_t partition) override;
+  void Invalidate(uint32_t partition) override { invalid_.Set(partition); }
   void Drop(uint32_t partition) override;
   void DropKeys(Span<const Key> keys) override;
   void DropClean() override { clean_ = true; }
@@ -66,7 +69,7 @@ class DeviceTable final : public DeviceLines {
   // A flag for each partition.
   struct Flags {
     explicit Flags(uint32_t partitions) : flags(partitions) {}
-    void Set(uint32_t partition);
+    void Set(uint32_t partition) { set += std::exchange(flags[partition], uint8_t{1}) == 0; }
     void Reset();
     bool all() const { return set == flags.size(); }
 

@@ -1,7 +1,6 @@
 #include "het_tf/ext/gpu/cc/device_tables.h"
 
 #include <algorithm>
-#include <new>
 
 #include "het_tf/ext/gpu/cc/device_step.h"
 
@@ -44,7 +43,7 @@ Status DeviceTables::Add(const Schema& schema, const CacheConfig& config) {
   exports_.reserve(tables_.size() + 1);
   doomed_.reserve(tables_.size() + 1);
   auto table = std::make_unique<DeviceTable>(schema, store_.count);
-  const HetDevTableConfig device_config = DeviceConfig(*schema, config, store_);
+  HET_ASSIGN_OR_RETURN(const HetDevTableConfig device_config, DeviceConfig(*schema, config, store_));
   const int answer = library_->HetDevCreateTable(context_, &device_config, &table->handle);
   if (answer == HET_DEV_OUT_OF_MEMORY) {
     return Status(

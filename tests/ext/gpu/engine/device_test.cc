@@ -51,7 +51,7 @@ TEST(DeviceOptions, AreCheckedAndWritten) {
 TEST_F(DeviceEngine, BytesDetermineTheRows) {
   const DeviceLibrary& library = *DeviceLibrary::Get().value();
   const auto schema = TableSchema::Create(SpecOf("t", 2)).value();
-  HetDevTableConfig config = DeviceConfig(*schema, *CacheOf("gpu", 1, 0, 0).cache, {0, 8, 0});
+  HetDevTableConfig config = DeviceConfig(*schema, *CacheOf("gpu", 1, 0, 0).cache, {0, 8, 0}).value();
   const auto bytes_of = [&](uint64_t rows) {
     config.capacity = rows;
     uint64_t bytes = 0;
