@@ -21,6 +21,12 @@ inline void UnknownShape(TF_ShapeInferenceContext* context, TF_Status* status) {
   TF_ShapeInferenceContextSetUnknownShape(context, status);
 }
 
+// One output, a scalar.
+inline void ScalarShape(TF_ShapeInferenceContext* context, TF_Status* status) {
+  const Shape scalar(TF_ShapeInferenceContextScalar(context));
+  TF_ShapeInferenceContextSetOutput(context, 0, scalar.get(), status);
+}
+
 using ShapeFunction = void (*)(TF_ShapeInferenceContext* context, TF_Status* status);
 
 inline void Register(TF_OpDefinitionBuilder* builder, ShapeFunction shape) {

@@ -38,11 +38,6 @@ void ServeShape(TF_ShapeInferenceContext* context, TF_Status* status) {
   for (int f = 0; f < n && Ok(status); ++f) SetRowsShape(context, f, n + f, status);
 }
 
-void ScalarShape(TF_ShapeInferenceContext* context, TF_Status* status) {
-  const Shape scalar(TF_ShapeInferenceContextScalar(context));
-  TF_ShapeInferenceContextSetOutput(context, 0, scalar.get(), status);
-}
-
 void NoShape(TF_ShapeInferenceContext*, TF_Status*) {}
 
 const bool registered = Register({

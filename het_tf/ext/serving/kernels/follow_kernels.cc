@@ -1,7 +1,6 @@
 // HetFollowDense and HetServe: the dense weights and the rows of a native export
 // (ext/serving/cc/follow/followed_model.h). A kernel keeps the model of its last path, so that a call does
 // not access the file system; kernels share it.
-#include <cstring>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>

@@ -157,11 +157,6 @@ void SameShapes(TF_ShapeInferenceContext* context, TF_Status* status) {
   }
 }
 
-void ScalarShape(TF_ShapeInferenceContext* context, TF_Status* status) {
-  const Shape scalar(TF_ShapeInferenceContextScalar(context));
-  TF_ShapeInferenceContextSetOutput(context, 0, scalar.get(), status);
-}
-
 const bool registered = Register({
     {"HetReduce",
      {"values: T", "order: resource"},
