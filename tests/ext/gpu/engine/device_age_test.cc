@@ -95,8 +95,7 @@ TEST_F(DeviceAge, BoundsFollowTheNumberOfWorkers) {
     for (auto& worker : workers_) {
       SCOPED_TRACE(worker->engine().name());
       worker->Train({1}, 3);
-      EXPECT_EQ(worker->Stats()["bound_push"], workers == 1 ? 0 : 3)
-          << "no one else reads it, or it is young";
+      EXPECT_EQ(worker->Stats()["bound_push"], workers == 1 ? 0 : 3) << "none reads it, or it is young";
     }
   }
 }

@@ -119,8 +119,7 @@ def test_unknown_ids_have_their_initial_rows_bit_for_bit(rng, tmp_path):
     layer = het_tf.keras.EmbeddingCollection({t.name: het_tf.FeatureConfig(t) for t in tables})
     model = keras.Model({"ids": ids}, layer({t.name: ids for t in tables}))
     het_tf.export(model, tmp_path / "1", verbose=False)
-    some = [0, -1, 2**63 - 1, 1 - 2**63]  # -2**63 is no id
-    x = np.concatenate([some, rng.integers(1 - 2**63, 2**63, int(20_000 * SCALE))])
+    x = np.r_[0, -1, 2**63 - 1, 1 - 2**63, rng.integers(1 - 2**63, 2**63, int(20_000 * SCALE))]
     got = lib.serve(tmp_path / "1")(ids=x)  # by way of Grappler, as it is served
     for table in tables:
         wanted = het_tf.Table(table.name).lookup(x)
