@@ -179,7 +179,7 @@ def kills(server: str, runs: int) -> None:
 
 
 def main() -> None:
-    import horovod_lib
+    import ranks
     import redis_lib
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -196,11 +196,11 @@ def main() -> None:
     if arguments.kills_at:
         kills(arguments.kills_at, arguments.kills)
         return
-    if horovod_lib.missing():
-        sys.exit(horovod_lib.missing())
+    if ranks.missing():
+        sys.exit(ranks.missing())
     with tempfile.TemporaryDirectory() as directory:
         played = Path(directory) / "played.json"
-        done = horovod_lib.launch(
+        done = ranks.launch(
             __file__, "--play", played, "--rounds", arguments.rounds, "--steps", arguments.steps,
             HOROVOD_CYCLE_TIME="1",
         )  # fmt: skip

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import horovod_lib
 import pytest
+import ranks
 
 from benchmarks.slow_link import network
 from benchmarks.traffic import run as traffic
@@ -92,7 +92,7 @@ def test_traffic_bounds(tmp_path: Path) -> None:
     assert by("unbounded") == {"pull": None, "push": None}
 
 
-@horovod_lib.RANKS
+@ranks.HOROVOD
 @pytest.mark.parametrize("model", ["graphsage", "wide_deep"])
 def test_slow_link(model: str, tmp_path: Path) -> None:
     """A setting that was not measured, or a system without bytes."""

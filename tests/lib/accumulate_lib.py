@@ -1,25 +1,18 @@
-"""A model, batches and a step that N workers and one process run alike; and the workers' program.
-
-    horovodrun -np 2 ... python accumulate_lib.py '{"what": "exact", "ps": ..., "out": ..., ...}'
-
-Each rank writes what it has seen to `OUT/RANK.json`; rank 0 also the tables to `OUT/rows.npz`.
-"""
+"""The mode `accumulate`: a model, batches and a step of N ranks and one process (test_ranks.py)."""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import on_demand_lib
+import pytest
 import tensorflow as tf
+from floats_lib import MODEL, assert_close, of_columns
+from ranks_cases import refused
 
 import het_tf
-from het_tf.ext.workers.python import find
 from het_tf.python.session import collective
+from het_tf.workers import rank, size
 
 BATCH = 12  # of one worker
 NONE = -7  # padding
@@ -105,13 +98,12 @@ class Model:
         return {name + end: ids[:, 1] if end else ids for name in OPTIMIZERS for end in ("", "_other")}
 
     @tf.autograph.experimental.do_not_convert  # which would take longer than the steps
-    def step(self, batch: dict[str, Any], samples: int, workers: Any = None, scale: str = "mean") -> None:
-        """One step; `samples`: what the sum of losses is divided by; `scale`: as gradient_scale."""
+    def step(self, batch: dict[str, Any], samples: int, factor: int = 1) -> None:
+        """One step; `samples`: what the sum of losses is divided by; `factor`: of the dense gradient."""
         with tf.GradientTape() as tape:
             loss = self.loss(batch, samples)
         variables = [self.dense, *self.anchors]
         gradients = het_tf.workers.reduce_gradients(tape.gradient(loss, variables), variables)
-        factor = workers.size if workers is not None and scale == "sum" else 1
         ((of_dense, dense),) = het_tf.apply(zip(gradients, variables, strict=True))
         dense.assign_sub(0.01 * factor * of_dense)
 
@@ -156,133 +148,102 @@ def stream(model: Model, workers: int, steps: int) -> Any:
     )  # fmt: skip
 
 
-def train_stream(model: Model, of_worker: Any, *rest: Any) -> None:
-    for batch in of_worker:
-        model.step(batch, *rest)
+def one_process(ranks: int, steps: int, full: bool = False) -> Model:
+    """A process that sees the ranks' batches as one."""
+    het_tf.reset()
+    model = Model()
+    train(model, [union(batch) for batch in batches(ranks, steps, full)], "eager", BATCH * ranks)
+    return model
 
 
-# --- what the workers run -------------------------------------------------------------------------
+def equals(expected: Model, found: dict[str, Any]) -> None:
+    """What rank 0 has returned is what one process has."""
+    assert_close(found["dense"], expected.dense.numpy())
+    for table, scan in expected.tables().items():
+        mine, dim = found["tables"][table], DIMS[table]
+        for column in ("ids", "clocks"):  # one tick per key and step, by any worker
+            np.testing.assert_array_equal(mine[column], scan[column], table)
+        assert_close(mine["rows"][:, :dim], scan["rows"][:, :dim], message=table)
+        slots = scan["rows"][:, dim:]
+        assert_close(mine["rows"][:, dim:], slots, MODEL, magnitude=of_columns(slots), message=table)
 
 
-def exact(workers: Any, given: dict[str, Any]) -> dict[str, Any]:
-    steps = batches(workers.size, given["steps"])
-    het_tf.init(
-        ps=given["ps"], accumulate=True, gradient_scale=given.get("scale", "mean"),
-        namespace=given["namespace"],
-    )  # fmt: skip
-    model = Model(cache=het_tf.Cache(staleness=0, rows=given["cache_rows"]))
-    scale = given.get("scale", "mean")
-    samples = BATCH if scale == "mean" else BATCH * workers.size
-    if given["how"] == "on_demand":
-        train_stream(model, stream(model, workers.size, given["steps"]), samples, workers, scale)
+# --- what the ranks run ------------------------------------------------------------------------------------
+
+
+def exact(
+    name: str, how: str, steps: int, ps: str | None = None, cache_rows: int = 1000, scale: str = "mean"
+) -> dict[str, Any]:
+    het_tf.init(ps=ps, accumulate=True, gradient_scale=scale, namespace=name)
+    model = Model(cache=het_tf.Cache(staleness=0, rows=cache_rows))
+    samples, factor = (BATCH, 1) if scale == "mean" else (BATCH * size(), size())
+    if how == "on_demand":
+        for batch in stream(model, size(), steps):
+            model.step(batch, samples, factor)
     else:
-        train(model, [of_worker(step, workers.rank) for step in steps], given["how"], samples, workers, scale)
-    het_tf.flush()
-    collective.barrier()
-    if workers.rank == 0:
-        columns = {
-            f"{table}/{column}": values
-            for table, scan in model.tables().items()
-            for column, values in scan.items()
-        }
-        np.savez(Path(given["out"]) / f"{given['namespace']}.npz", dense=model.dense.numpy(), **columns)
-    return {
-        "applies": {name: het_tf.Table(name).updates for name in OPTIMIZERS},
-        "unsent": sum(het_tf.Table(name).stats()["cache"]["unsent_rows"] for name in OPTIMIZERS),
+        mine = [of_worker(step, rank()) for step in batches(size(), steps)]
+        train(model, mine, how, samples, factor)
+    het_tf.flush(all_ranks=True)
+    found = {"dense": model.dense.numpy(), "tables": model.tables()}
+    stats = [het_tf.Table(table).stats()["cache"] for table in OPTIMIZERS]
+    return found | {
+        "applies": {table: het_tf.Table(table).updates for table in OPTIMIZERS},
+        "unsent": sum(one["unsent_rows"] for one in stats),
     }
 
 
-def agreement(workers: Any, given: dict[str, Any]) -> dict[str, Any]:
-    """A fault at worker 1 raises at all workers."""
-    het_tf.init(ps=given["ps"], accumulate=True, namespace="agreement")
-    one = workers.rank == 1
-    seen: dict[str, Any] = {}
-
-    def attempt(name: str, run: Any) -> None:
-        try:
-            seen[name] = repr(run())
-        except tf.errors.OpError as error:
-            seen[name] = f"{type(error).__name__}: {error.message}"
-        except RuntimeError as error:
-            seen[name] = f"{type(error).__name__}: {error}"
-
-    def layer(name: str, rows: int | None = None) -> Any:
-        return het_tf.keras.Embedding(
-            2,
-            name=name,
-            optimizer=het_tf.optimizers.SGD(1.0),
-            initializer="zeros",
-            cache=het_tf.Cache(staleness=0, rows=rows),
-        )
-
+def agreement() -> None:
+    """A fault at rank 1 raises at all ranks; ranks without samples take part."""
+    het_tf.init(accumulate=True)
+    one = rank() == 1
     keras = tf.keras
     optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(), initial_scale=8.0)
 
-    def gradient(embed: Any, ids: list[int], factor: float, scaled: bool = False) -> float:
+    def layer(name: str, rows: int | None = None) -> Any:
+        cache = het_tf.Cache(staleness=0, rows=rows)
+        sgd = het_tf.optimizers.SGD(1.0)
+        return het_tf.keras.Embedding(2, name=name, optimizer=sgd, initializer="zeros", cache=cache)
+
+    def update(embed: Any, ids: list[int], factor: float = 1.0, scaled: bool = False) -> None:
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(embed(tf.constant(ids, tf.int64), training=True)) * factor
             if scaled:
                 loss = optimizer.scale_loss(loss)
         variables = embed.trainable_variables
         gradients = het_tf.workers.reduce_gradients(tape.gradient(loss, variables), variables)
-        if scaled:
-            optimizer.apply_gradients(zip(gradients, variables, strict=True))
-        else:
-            het_tf.apply(zip(gradients, variables, strict=True))
-        return 0.0
+        apply = optimizer.apply_gradients if scaled else het_tf.apply
+        apply(zip(gradients, variables, strict=True))
 
-    def rows(embed: Any) -> Any:
+    def expect(rows: list[float], embed: Any) -> None:
         collective.barrier()
-        return het_tf.Table(embed.name).lookup([1, 2])[:, 0].tolist()
+        assert het_tf.Table(embed.name).lookup([1, 2])[:, 0].tolist() == rows, rows
+        collective.barrier()
 
     embed = layer("plain")
-    attempt("nan", lambda: gradient(embed, [1, 2], float("nan") if one else 1.0))
-    seen["nan rows"] = rows(embed)
-    attempt("overflow", lambda: gradient(embed, [1, 2], float("inf") if one else 1.0, scaled=True))
-    seen["overflow rows"] = rows(embed)
-    attempt("after", lambda: gradient(embed, [1, 2], 1.0, scaled=True))
-    seen["after rows"] = rows(embed)
+    with refused(tf.errors.InvalidArgumentError, "worker 1 of 2: gradient of table") as raised:
+        update(embed, [1, 2], float("nan") if one else 1.0)
+    assert "no worker has updated a row" in str(raised.value)
+    expect([0.0, 0.0], embed)
+    update(embed, [1, 2], float("inf") if one else 1.0, scaled=True)  # an overflow skips the step at all
+    expect([0.0, 0.0], embed)
+    update(embed, [1, 2], scaled=True)  # counts: both ranks' gradients, each half
+    expect([-1.0, -1.0], embed)
+    update(embed, [] if one else [2, 2])  # half of two gradients
+    expect([-1.0, -2.0], embed)
+    update(embed, [])
 
-    attempt("empty", lambda: gradient(embed, [] if one else [2, 2], 1.0))
-    seen["empty rows"] = rows(embed)
-    attempt("nobody", lambda: gradient(embed, [], 1.0))
-
-    def second_derivative() -> None:
-        with tf.GradientTape() as outer:
-            with tf.GradientTape() as inner:
-                value = tf.reduce_sum(embed(tf.constant([1], tf.int64), training=True) ** 2)
-            first = inner.gradient(value, embed.trainable_variables[0])
+    with tf.GradientTape() as outer:
+        with tf.GradientTape() as inner:
+            value = tf.reduce_sum(embed(tf.constant([1], tf.int64), training=True) ** 2)
+        first = inner.gradient(value, embed.trainable_variables[0])
+    with pytest.raises(Exception, match="no derivative"):
         outer.gradient(first, embed.trainable_variables[0])
 
-    attempt("second derivative", second_derivative)
-
-    wide, other = layer("a"), layer("b")
-    attempt("another order", lambda: gradient(wide if one else other, [1], 1.0))
-    for each in (wide, other):
-        seen[f"another order {each.name}"] = rows(each)
-
+    both = layer("a"), layer("b")
+    with refused(tf.errors.FailedPreconditionError, "same order"):
+        update(both[rank()], [1])
+    for each in both:
+        expect([0.0, 0.0], each)
     for _ in range(20):  # lookups whose gradients are taken leave nothing pinned, small cache or not
-        gradient(small := layer("small", rows=3), [1, 2, 3, 4, 5, 6], 1.0)
-    seen["cached rows"] = het_tf.Table("small").stats()["cache"]["rows"]
-    del small
-    return seen
-
-
-WHAT = {"exact": exact, "agreement": agreement, "beside": on_demand_lib.beside_a_stream}
-
-
-def main() -> None:
-    workers = find.workers(os.environ.get("HET_PS", ""))
-    result = {}
-    out = None
-    for given in json.loads(sys.argv[1]):
-        out = Path(given["out"])
-        name = given.get("name", given["what"])
-        result[name] = WHAT[given["what"]](workers, given)
-        het_tf.reset(given.get("namespace", given["what"]))  # the next job may be at another server
-    assert out is not None
-    (out / f"{workers.rank}.json").write_text(json.dumps(result))
-
-
-if __name__ == "__main__":
-    main()
+        update(layer("small", rows=3), [1, 2, 3, 4, 5, 6])
+    assert het_tf.Table("small").stats()["cache"]["rows"] <= 3

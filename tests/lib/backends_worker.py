@@ -1,16 +1,6 @@
-"""A program on the backend that KERAS_BACKEND names: trains a model, or opens what another backend has saved.
-
-train FOLDER SERVER      models whose rows' gradients are equal on all backends, and Wide & Deep
-open FOLDER FROM SERVER  reads what the backend FROM has left in FOLDER and at the server
-export FOLDER SERVER     TensorFlow exports a model for each other backend, to be followed
-publish FOLDER SERVER    trains that model, and publishes its versions
-serve FOLDER             TensorFlow answers by the followed models
-"""
+"""A model on one backend, and what another opens or serves of it: test_together.py runs these functions."""
 
 from __future__ import annotations
-
-import sys
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -97,31 +87,35 @@ def tables(names, namespace=None):
     return found
 
 
-def train(folder: Path, server: str) -> None:
-    model, ids, labels = wide_deep()
-    model.fit(ids, labels, batch_size=BATCH, shuffle=False, verbose=0)
-    np.savez(folder / f"{BACKEND}-rounded.npz", **tables(["deep", "linear"]))
+def train(folder: str, server: str) -> dict:
+    """Models whose rows' gradients are equal on all backends, and Wide & Deep; returns their tables."""
+
+    def fit(model, ids, labels):
+        model.fit(ids, labels, batch_size=BATCH, shuffle=False, verbose=0)
+        return model
+
+    fit(*wide_deep())
+    found = {"rounded": tables(["deep", "linear"])}
     het_tf.reset()
-    model, ids, labels = exact_model()
-    model.fit(ids, labels, batch_size=BATCH, shuffle=False, verbose=0)
-    np.savez(folder / f"{BACKEND}-exact.npz", **tables(["item", "wide"]))
-    model.save_weights(folder / f"{BACKEND}.weights.h5")
-    model.save(folder / f"{BACKEND}.keras")
-    het_tf.checkpoint.save(folder / f"{BACKEND}-checkpoints", model, step=1)
+    model = fit(*exact_model())
+    found["exact"] = tables(["item", "wide"])
+    model.save_weights(f"{folder}/{BACKEND}.weights.h5")
+    model.save(f"{folder}/{BACKEND}.keras")
+    het_tf.checkpoint.save(f"{folder}/{BACKEND}-checkpoints", model, step=1)
     het_tf.reset()
     if server:
         het_tf.init(ps=server, namespace=BACKEND)
-        model, ids, labels = exact_model()
-        model.fit(ids, labels, batch_size=BATCH, shuffle=False, verbose=0)
+        fit(*exact_model())
         stats = het_tf.Table("item").stats()["cache"]
         assert stats["reads"] > 0 and stats["ticks"] > 0
         het_tf.flush()
-        np.savez(folder / f"{BACKEND}-server.npz", **tables(["item", "wide"]))
+        found["server"] = tables(["item", "wide"])
         if BACKEND != "tensorflow":  # tests/ext/streams has it
-            train_ahead(folder, server)
+            found["ahead"] = train_ahead(server)
+    return found
 
 
-def train_ahead(folder: Path, server: str) -> None:
+def train_ahead(server: str) -> dict:
     """Trains with planned lookups, which begin before the update of the step before them."""
     het_tf.reset()
     het_tf.init(ps=server, namespace=f"{BACKEND}-ahead")
@@ -133,32 +127,29 @@ def train_ahead(folder: Path, server: str) -> None:
     model.fit(het_tf.lookahead(batches, model, window=8), verbose=0)
     assert het_tf.Table("item").stats()["planned"] == STEPS
     het_tf.flush()
-    np.savez(folder / f"{BACKEND}-ahead.npz", **tables(["item", "wide"]))
+    return tables(["item", "wide"])
 
 
-def open_it(folder: Path, other: str, server: str) -> None:
-    found = {}
-
-    def keep(what, namespace=None):
-        found.update({f"{what}/{key}": one for key, one in tables(["item", "wide"], namespace).items()})
-
+def open_it(folder: str, other: str, server: str) -> dict:
+    """The tables that another backend has left in a folder and at the server, by each way to open them."""
+    names = ["item", "wide"]
     model, *_ = exact_model()
-    model.load_weights(folder / f"{other}.weights.h5")
-    keep("weights")
+    model.load_weights(f"{folder}/{other}.weights.h5")
+    found = {"weights": tables(names)}
     het_tf.Table("item").clear()
-    het_tf.checkpoint.restore(folder / f"{other}-checkpoints", model)
-    keep("checkpoint")
+    het_tf.checkpoint.restore(f"{folder}/{other}-checkpoints", model)
+    found["checkpoint"] = tables(names)
     with het_tf.namespace("copy"):
         # A file of PyTorch names Keras' optimizer for PyTorch.
-        keras.models.load_model(folder / f"{other}.keras", compile=False)
-        keep("keras", "copy")
+        keras.models.load_model(f"{folder}/{other}.keras", compile=False)
+        found["keras"] = tables(names, "copy")
     for namespace in ("", "copy"):
         het_tf.reset(namespace)
     if server:
         het_tf.init(ps=server, namespace=other)
         exact_model()
-        keep("server")
-    np.savez(folder / f"{BACKEND}-opens-{other}.npz", **found)
+        found["server"] = tables(names)
+    return found
 
 
 def served_model():
@@ -169,16 +160,17 @@ def served_model():
     return keras.Model(inputs, keras.layers.Dense(1, name="top")(hidden))
 
 
-def export(folder: Path, server: str) -> None:
+def export(folder: str, server: str) -> None:
+    """TensorFlow exports a model for each other backend, to be followed."""
     for other in ("torch", "jax"):
         het_tf.init(ps=server, namespace=f"served-{other}")
-        model = served_model()
         how = het_tf.serving.Native(follow=het_tf.serving.Follow(server))
-        het_tf.export(model, folder / f"served-{other}", how, verbose=False)
+        het_tf.export(served_model(), f"{folder}/served-{other}", how, verbose=False)
         het_tf.reset()
 
 
-def publish(folder: Path, server: str) -> None:
+def publish(server: str) -> list:
+    """Trains that model, and publishes its versions; returns ids, and answers for them."""
     het_tf.init(ps=server, namespace=f"served-{BACKEND}")
     model = served_model()
     model.compile(keras.optimizers.SGD(0.1), "mse")
@@ -187,23 +179,18 @@ def publish(folder: Path, server: str) -> None:
     model.fit(ids, labels, epochs=1, verbose=0)
     version = het_tf.publish(model, trained_through="the second epoch")
     assert version.number > 2 and version.trained_through == "the second epoch"
-    some = {"item": ids["item"][:50]}
-    np.savez(folder / f"served-{BACKEND}.npz", **some, answers=model.predict(some, verbose=0))
+    some = ids["item"][:50]
+    return [some.tolist(), model.predict({"item": some}, verbose=0)]
 
 
-def serve(folder: Path) -> None:
+def serve(folder: str, ids: dict) -> dict:
+    """TensorFlow answers by the followed models, each for its ids."""
     import tensorflow as tf
 
     assert het_tf.serving  # which registers the ops
-
-    for other in ("torch", "jax"):
-        found = np.load(folder / f"served-{other}.npz")
-        served = tf.saved_model.load(str(folder / f"served-{other}")).signatures["serving_default"]
-        (answers,) = served(item=tf.constant(found["item"], tf.int64)).values()
-        np.savez(folder / f"answers-{other}.npz", answers=answers.numpy())
-
-
-if __name__ == "__main__":
-    action, place, *rest = sys.argv[1:]
-    actions = {"train": train, "open": open_it, "export": export, "publish": publish, "serve": serve}
-    actions[action](Path(place), *rest)
+    found = {}
+    for other, asked in ids.items():
+        served = tf.saved_model.load(f"{folder}/served-{other}").signatures["serving_default"]
+        (answers,) = served(item=tf.constant(asked, tf.int64)).values()
+        found[other] = answers.numpy()
+    return found

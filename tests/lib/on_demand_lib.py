@@ -6,25 +6,28 @@ restore leaves copies of rows from before it. Both ranks run the same calls. Eve
 must be raised on both: a rank that goes on alone waits for the other one, and the job ends at its time limit.
 """
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+import ranks
 import tensorflow as tf
+from ranks_cases import refused
 
 import het_tf
+from het_tf.workers import rank, size
 
 BATCH, STEPS, KEYS, DIM = 6, 12, 25, 3
 REMEDY = "het_tf.flush(all_ranks=True)"
+LATE = (RuntimeError, tf.errors.FailedPreconditionError)
 
 
 class Job:
     """A table, the samples that train it, and the rows that it must have."""
 
-    def __init__(self, name: str, workers: Any) -> None:
-        self.workers, self.name = workers, name
+    def __init__(self, name: str) -> None:
+        self.name = name
         rng = np.random.default_rng(len(name))
-        self.ids = rng.integers(0, KEYS, STEPS * workers.size * BATCH)
+        self.ids = rng.integers(0, KEYS, STEPS * size() * BATCH)
         self.factors = rng.integers(-3, 4, len(self.ids)).astype(np.float32)
         self.layer = het_tf.keras.Embedding(
             DIM, name=name, optimizer=het_tf.optimizers.SGD(1.0), initializer="zeros",
@@ -52,7 +55,7 @@ class Job:
             gradients = het_tf.workers.reduce_gradients(tape.gradient(loss, variables), variables)
             het_tf.apply(zip(gradients, variables, strict=True))
             np.testing.assert_array_equal(rows, self.expected[batch["id"].numpy()], f"step {self.at}")
-            of_step = slice(self.at * self.workers.size * BATCH, (self.at + 1) * self.workers.size * BATCH)
+            of_step = slice(self.at * size() * BATCH, (self.at + 1) * size() * BATCH)
             np.subtract.at(self.expected, self.ids[of_step], self.factors[of_step, None])
             self.at += 1
 
@@ -77,22 +80,14 @@ class Job:
             "an assignment": lambda: het_tf.Table(self.name).assign([1], np.ones([1, DIM])),
             "a removal": lambda: het_tf.Table(self.name).remove([1]),
         }
-        for what, call in (self.reads() | others).items():
-            refused(what, call)
+        for call in (self.reads() | others).values():
+            with refused(LATE, REMEDY):
+                call()
 
 
-def refused(what: str, call: Any) -> None:
-    try:
-        call()
-    except (RuntimeError, tf.errors.FailedPreconditionError) as error:
-        assert REMEDY in str(error), error
-        return
-    raise AssertionError(f"{what} was served")
-
-
-def a_look_within_a_pass(workers: Any, place: Path) -> None:
+def a_look_within_a_pass() -> None:
     """It is refused, and changes nothing; after the pass it is served."""
-    job = Job("look", workers)
+    job = Job("look")
     job.expect_rows()
     iterator = job.new_pass()
     for _ in range(STEPS // 3):
@@ -106,39 +101,41 @@ def a_look_within_a_pass(workers: Any, place: Path) -> None:
     assert next(iterator, None) is None
 
 
-def a_checkpoint_within_a_pass(workers: Any, place: Path) -> None:
+def a_checkpoint_within_a_pass() -> None:
     """It has all updates, and a restore leaves no copy from before it."""
-    job = Job("checkpoint", workers)
+    job = Job("checkpoint")
     iterator = job.new_pass()
     job.train(iterator, 5)
-    het_tf.checkpoint.save(place / "ckpts")
+    het_tf.checkpoint.save(ranks.place() / "ckpts")
     saved = job.expected.copy()
     job.expect_rows()
     job.train(iterator, 4)
-    het_tf.checkpoint.restore(place / "ckpts")
+    het_tf.checkpoint.restore(ranks.place() / "ckpts")
     job.expected = saved
     job.expect_rows()
     job.train(job.new_pass(), STEPS)
 
 
-def a_file_of_one_rank_within_a_pass(workers: Any, place: Path) -> None:
+def a_file_of_one_rank_within_a_pass() -> None:
     """Keras' files have this rank's view of the store: refused, on whichever rank."""
-    job = Job("file", workers)
+    job = Job("file")
     model = tf.keras.Sequential([tf.keras.Input((), dtype="int64"), job.layer])
     iterator = job.new_pass()
     job.train(iterator, 5)
-    refused("a file", lambda: model.save_weights(place / f"{workers.rank}.weights.h5"))
+    path = ranks.place() / f"{rank()}.weights.h5"
+    with refused(LATE, REMEDY):
+        model.save_weights(path)
     het_tf.flush(all_ranks=True)
-    model.save_weights(place / f"{workers.rank}.weights.h5")
+    model.save_weights(path)
     job.train(iterator, 2)
 
 
-def iterators_of_another_process(workers: Any, place: Path) -> None:
+def iterators_of_another_process() -> None:
     """Batches that were ready have no plan after a restore. Another table is as good as another process."""
-    first = Job("table_1", workers)  # names of one length: jobs of the same samples
+    first = Job("table_1")  # names of one length: jobs of the same samples
     iterator = first.new_pass()
     first.train(iterator, 4)
-    path = tf.train.Checkpoint(iterator=iterator).write(str(place / f"iterator{workers.rank}"))
+    path = tf.train.Checkpoint(iterator=iterator).write(str(ranks.place() / f"iterator{rank()}"))
     het_tf.flush(all_ranks=True)
 
     def restored(job: Job) -> Any:
@@ -146,15 +143,15 @@ def iterators_of_another_process(workers: Any, place: Path) -> None:
         tf.train.Checkpoint(iterator=iterator).restore(path)
         return iterator
 
-    every = Job("table_2", workers)
+    every = Job("table_2")
     iterator, every.at = restored(every), 4
     every.train(iterator, STEPS - 4)
     het_tf.flush(all_ranks=True)
     every.expect_rows()
 
-    one = Job("table_3", workers)
-    iterator, one.at = (one.new_pass() if workers.rank else restored(one)), 4
-    for _ in range(4 * workers.rank):
+    one = Job("table_3")
+    iterator, one.at = (one.new_pass() if rank() else restored(one)), 4
+    for _ in range(4 * rank()):
         next(iterator)
     one.train(iterator, STEPS - 4)
     het_tf.flush(all_ranks=True)
@@ -162,17 +159,12 @@ def iterators_of_another_process(workers: Any, place: Path) -> None:
     one.train(one.new_pass(), STEPS)
 
 
-def beside_a_stream(workers: Any, job: dict[str, Any]) -> list[str]:
-    """Plays all cases, and returns their names."""
-    done = []
+def beside_a_stream() -> None:
+    """Plays all cases."""
     for case in (
-        a_look_within_a_pass,
-        a_checkpoint_within_a_pass,
-        a_file_of_one_rank_within_a_pass,
+        a_look_within_a_pass, a_checkpoint_within_a_pass, a_file_of_one_rank_within_a_pass,
         iterators_of_another_process,
-    ):
-        het_tf.init(ps=job["ps"], namespace=case.__name__, gradient_scale="sum")
-        case(workers, Path(job["out"]))
+    ):  # fmt: skip
+        het_tf.init(namespace=case.__name__, gradient_scale="sum")
+        case()
         het_tf.flush(all_ranks=True)
-        done.append(case.__name__)
-    return done

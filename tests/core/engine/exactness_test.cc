@@ -7,7 +7,7 @@
 // docs/protocol.md says what is equal, and how closely:
 //   SGD          any ids, bit for bit on integers and 1e-6 on floats
 //   optimizers   1e-6 if no two workers share an id
-//   accumulate   plan/gradient_sums_test.cc, and with ranks tests/ext/workers/test_accumulate.py
+//   accumulate   plan/gradient_sums_test.cc, and with ranks tests/ext/workers/test_ranks.py
 #include <gtest/gtest.h>
 
 #include <cmath>

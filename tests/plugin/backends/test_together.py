@@ -5,25 +5,26 @@ Runs where PyTorch and JAX are; HET_TEST_TENSORFLOW names a Python with TensorFl
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
-import shutil
 import subprocess
 import sys
-import time
-from pathlib import Path
+from functools import partial
 
+import backends_worker as worker
 import numpy as np
 import pytest
+import ranks
+import ranks_cases
 from backends_lib import BACKEND
 
-ROOT = Path(__file__).parents[3]
-WORKER = ROOT / "tests/lib/backends_worker.py"
-RANKS = ROOT / "tests/lib/backends_ranks.py"
 PYTHONS = {"torch": sys.executable, "jax": sys.executable}
 if other := os.environ.get("HET_TEST_TENSORFLOW"):
     PYTHONS["tensorflow"] = other
+OTHERS = ("torch", "jax")
+with_tensorflow = pytest.mark.skipif(
+    "tensorflow" not in PYTHONS, reason="HET_TEST_TENSORFLOW names no Python"
+)
 
 pytestmark = [
     pytest.mark.slow,
@@ -31,51 +32,38 @@ pytestmark = [
 ]
 
 
-def run(backend, *words, program=(str(WORKER),)):
-    environment = {
-        **os.environ,
-        "KERAS_BACKEND": backend,
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests/lib")]),
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-    }
-    done = subprocess.run(
-        [PYTHONS[backend], *program, *map(str, words)],
-        capture_output=True, text=True, env=environment, timeout=600,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-4000:]
+@pytest.fixture
+def run(tmp_path_factory):
+    return partial(run_in, tmp_path_factory)
+
+
+def run_in(tmp_path_factory, backend, function, ranks_=1, launcher="python", **arguments):
+    """What a function returns in a process of a backend, or on rank 0 of two."""
+    place = tmp_path_factory.mktemp(backend)
+    options = {"launcher": launcher, "python": PYTHONS[backend], "KERAS_BACKEND": backend}
+    return ranks.run(place, partial(function, **arguments), ranks=ranks_, **options)[0]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
+def server():
     """Address of a server with the het module; "" if there is none on this machine."""
-    program = shutil.which("valkey-server") or shutil.which("redis-server")
-    if program is None:
+    from het_tf.ext.ps.python.redis_server import LocalServer
+
+    if ranks.missing(horovod=False):
         yield ""
         return
-    place = tmp_path_factory.mktemp("server") / "socket"
-    words = [program, "--port", "0", "--unixsocket", str(place), "--save", "", "--dir", str(place.parent)]
-    process = subprocess.Popen(
-        [*words, "--loadmodule", str(ROOT / "het_tf/lib/het.so")], stdout=subprocess.DEVNULL
-    )
-    while not place.exists() and process.poll() is None:
-        time.sleep(0.02)
-    yield f"unix://{place}"
-    process.terminate()
-    process.wait()
+    with LocalServer.start(unix=True) as running:
+        yield running.address
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory, server):
-    """A folder in which every backend has trained."""
-    folder = tmp_path_factory.mktemp("trained")
-    for backend in PYTHONS:
-        run(backend, "train", folder, server)
-    return folder
-
-
-def arrays(folder, name):
-    with contextlib.closing(np.load(folder / f"{name}.npz")) as file:
-        return dict(file)
+    """A folder in which every backend has trained, and the tables of each."""
+    folder = str(tmp_path_factory.mktemp("trained"))
+    found = {
+        one: run_in(tmp_path_factory, one, worker.train, folder=folder, server=server) for one in PYTHONS
+    }
+    return folder, found
 
 
 def assert_equal(mine, others):
@@ -84,67 +72,57 @@ def assert_equal(mine, others):
         np.testing.assert_array_equal(one, others[name], err_msg=name)
 
 
-@pytest.mark.parametrize("where", ["exact", "server"])
+@pytest.mark.parametrize("where", ["exact", "server", "ahead"])
 def test_rows_slots_and_clocks_are_equal_bit_for_bit(trained, server, where):
-    if where == "server" and not server:
+    """At the server with staleness 0 as of one process, also by planned lookups."""
+    if where != "exact" and not server:
         pytest.skip("no redis-server")
-    first = arrays(trained, f"torch-{where}")
+    first = trained[1]["torch"]["exact"]
     assert len(first["item/ids"]) == 200 and first["item/clocks"].max() > 20
-    for backend in PYTHONS:
-        assert_equal(arrays(trained, f"{backend}-{where}"), first)
-        assert_equal(arrays(trained, f"{backend}-exact"), first)  # of one process, with staleness 0
-        if where == "server" and backend != "tensorflow":
-            assert_equal(arrays(trained, f"{backend}-ahead"), first)  # of planned lookups
+    for backend in OTHERS if where == "ahead" else PYTHONS:
+        assert_equal(trained[1][backend][where], first)
 
 
 def test_wide_and_deep_is_equal_but_for_rounding(trained):
-    first = arrays(trained, "torch-rounded")
     for backend in PYTHONS:
-        mine = arrays(trained, f"{backend}-rounded")
-        for name, one in mine.items():
-            np.testing.assert_allclose(one, first[name], rtol=0, atol=2e-4, err_msg=name)
+        for name, one in trained[1][backend]["rounded"].items():
+            first = trained[1]["torch"]["rounded"][name]
+            np.testing.assert_allclose(one, first, rtol=0, atol=2e-4, err_msg=name)
 
 
-@pytest.mark.parametrize(
-    "pair", itertools.permutations(["tensorflow", "torch", "jax"], 2), ids="-opens-".join
-)
-def test_each_opens_what_another_has_saved(trained, server, pair):
-    if "tensorflow" in pair and "tensorflow" not in PYTHONS:
+@pytest.mark.parametrize("pair", itertools.permutations(["tensorflow", *OTHERS], 2), ids="-opens-".join)
+def test_each_opens_what_another_has_saved(trained, server, run, pair):
+    if not set(pair) <= set(PYTHONS):
         pytest.skip("HET_TEST_TENSORFLOW names no Python")
     opener, saver = pair
-    run(opener, "open", trained, saver, server)
-    found = arrays(trained, f"{opener}-opens-{saver}")
-    saved = arrays(trained, f"{saver}-exact")
-    for what in ("weights", "checkpoint", "keras", *(["server"] if server else [])):
-        mine = {
-            name.removeprefix(f"{what}/"): one for name, one in found.items() if name.startswith(f"{what}/")
-        }
-        assert_equal(mine, saved)
+    found = run(opener, worker.open_it, folder=trained[0], other=saver, server=server)
+    assert set(found) == {"weights", "checkpoint", "keras", *(["server"] if server else [])}
+    for one in found.values():
+        assert_equal(one, trained[1][saver]["exact"])
 
 
-def test_tensorflow_serves_what_others_train_and_publish(tmp_path, server):
+@with_tensorflow
+@ranks.SERVER
+def test_tensorflow_serves_what_others_train_and_publish(tmp_path, server, run):
     """TensorFlow exports the model once; rows and dense weights follow those of the other backend."""
-    if not server or "tensorflow" not in PYTHONS:
-        pytest.skip("no redis-server, or HET_TEST_TENSORFLOW names no Python")
-    run("tensorflow", "export", tmp_path, server)
-    for backend in ("torch", "jax"):
-        run(backend, "publish", tmp_path, server)
-        # The follower needs no TensorFlow either.
-        run(backend, "serve", "follow", tmp_path / f"served-{backend}", "--once", program=("-m", "het_tf"))
-    run("tensorflow", "serve", tmp_path)
-    for backend in ("torch", "jax"):
-        expected = arrays(tmp_path, f"served-{backend}")["answers"]
+    run("tensorflow", worker.export, folder=str(tmp_path), server=server)
+    published = {one: run(one, worker.publish, server=server) for one in OTHERS}
+    for backend in OTHERS:  # the follower needs no TensorFlow either
+        words = ["-m", "het_tf", "serve", "follow", tmp_path / f"served-{backend}", "--once"]
+        variables = ranks.environment(KERAS_BACKEND=backend)
+        subprocess.run([PYTHONS[backend], *words], env=variables, check=True, timeout=600)
+    ids = {backend: ids for backend, (ids, _) in published.items()}
+    answers = run("tensorflow", worker.serve, folder=str(tmp_path), ids=ids)
+    for backend, (_, expected) in published.items():
         assert np.ptp(expected) > 0.01
-        np.testing.assert_allclose(arrays(tmp_path, f"answers-{backend}")["answers"], expected, atol=1e-5)
+        np.testing.assert_allclose(answers[backend], expected, atol=1e-5)
 
 
-def test_rows_of_two_ranks_are_equal_bit_for_bit(tmp_path, server):
+@ranks.SERVER
+def test_rows_of_two_ranks_are_equal_bit_for_bit(run):
     """Each rank has rows of its own; with rows of both, updates of two ranks have no order."""
-    if not server:
-        pytest.skip("no redis-server")
-    for backend in PYTHONS:
-        run(backend, "run", "--nproc", "2", RANKS, tmp_path, "exact", program=("-m", "het_tf"))
-    first = arrays(tmp_path, "torch-ranks")
+    found = {one: run(one, ranks_cases.bitwise, ranks_=2, launcher="het_tf") for one in PYTHONS}
+    first = found["torch"]
     assert len(set(first["item/ids"] % 2)) == 2 and first["item/clocks"].max() > 5
-    for backend in PYTHONS:
-        assert_equal(arrays(tmp_path, f"{backend}-ranks"), first)
+    for one in found.values():
+        assert_equal(one, first)
