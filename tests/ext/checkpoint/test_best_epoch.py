@@ -86,11 +86,8 @@ def test_a_metric_of_one_of_several_outputs():
     y = np.array([[0.0], [1.0]])
     logs = model.fit(np.ones((2, 2)), {"click": y, "buy": y}, verbose=0).history
     assert "click_auc" in logs
-    assert [direction.sign(model, f"val_{name}") for name in ("click_auc", "buy_mse", "buy_loss")] == [
-        1,
-        -1,
-        -1,
-    ]
+    signs = [direction.sign(model, f"val_{name}") for name in ("click_auc", "buy_mse", "buy_loss")]
+    assert signs == [1, -1, -1]
 
 
 @pytest.mark.parametrize("twice", [False, True], ids=["one fit", "two fits"])
@@ -115,27 +112,26 @@ def test_checkpoints_of_better_epochs(tmp_path):
     assert steps == [4, 12, 20]
 
 
-@pytest.mark.parametrize("kind", ["best", "checkpoint"])
-def test_an_unknown_metric_needs_a_mode(kind, tmp_path):
-    def callback(**mode):
-        if kind == "best":
-            return het_tf.callbacks.RestoreBest("val_uplift", **mode)
-        return het_tf.callbacks.Checkpoint(tmp_path, monitor="val_uplift", save_best_only=True, **mode)
+UNKNOWN = r"monitor is 'val_uplift', and whether.*mode='max' or mode='min'"
+KINDS = {
+    "best": lambda place, **options: het_tf.callbacks.RestoreBest(**options),
+    "checkpoint": lambda place, **options: het_tf.callbacks.Checkpoint(place, save_best_only=True, **options),
+}
 
-    with pytest.raises(ValueError, match=r"monitor is 'val_uplift', and whether.*mode='max' or mode='min'"):
-        train(make_model(), 2, callbacks=[Say("val_uplift", [1.0, 2.0]), callback()])
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("monitor", "message"),
+    [
+        ("val_uplift", UNKNOWN),
+        ("val_loss", r"monitor is 'val_loss', which no epoch had.*validation_data"),
+        ("los", "monitor is 'los'; give one of loss"),
+    ],
+)
+def test_a_metric_that_cannot_decide_is_refused(kind, monitor, message, tmp_path):
+    model, said = make_model(), [Say(monitor, [1.0, 2.0])] if monitor == "val_uplift" else []
+    with pytest.raises(ValueError, match=message):
+        train(model, 2, callbacks=[*said, KINDS[kind](tmp_path, monitor=monitor)])
     assert not list(tmp_path.iterdir())
-    train(make_model(reuse=True), 2, callbacks=[Say("val_uplift", [1.0, 2.0]), callback(mode="max")])
-
-
-def test_best_alone_without_the_value_is_refused(tmp_path):
-    def saver(monitor):
-        return het_tf.callbacks.Checkpoint(tmp_path, monitor=monitor, save_best_only=True)
-
-    with pytest.raises(ValueError, match=r"monitor is 'val_loss', which no epoch had.*validation_data"):
-        train(make_model(), callbacks=[saver("val_loss")])
-    with pytest.raises(ValueError, match="monitor is 'los'; give one of loss"):
-        train(make_model(reuse=True), callbacks=[saver("los")])
-    with pytest.raises(ValueError, match="mode is 'largest'; give one of"):
-        het_tf.callbacks.Checkpoint(tmp_path, mode="largest")
-    assert not list(tmp_path.iterdir())
+    if said:
+        train(model, 2, callbacks=[*said, KINDS[kind](tmp_path, monitor=monitor, mode="max")])

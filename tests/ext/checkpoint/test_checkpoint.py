@@ -8,14 +8,29 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from checkpoint_lib import fit, layer, model, same, tables, train, weights
+from cli_lib import het
 from floats_lib import assert_close, of_columns
+from safetensors.numpy import load_file
 
 import het_tf
 from het_tf import checkpoint
-from het_tf.ext.checkpoint.python import manifest as manifest_lib
 
 keras = tf.keras
 pytestmark = [pytest.mark.usefixtures("fresh", "eagerly")]
+
+
+def as_safetensors_reads_it(path):
+    """All tables of a full checkpoint, by the package safetensors alone."""
+    parts = [load_file(file) for file in sorted(path.glob("rows-*"))]
+    found = {}
+    for name in {tensor.rpartition("/")[0] for part in parts for tensor in part}:
+        of = {column: [part[f"{name}/{column}"] for part in parts if f"{name}/{column}" in part]
+              for column in ("keys", "clocks", "values", "slots", "last_used", "counts")}  # fmt: skip
+        of = {column: np.concatenate(values) for column, values in of.items() if values}
+        of["rows"] = np.concatenate([of.pop("values"), *([of.pop("slots")] if "slots" in of else [])], axis=1)
+        order = np.argsort(of["keys"])
+        found[name] = {"ids" if column == "keys" else column: values[order] for column, values in of.items()}
+    return found
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "RowWiseAdagrad", "Ftrl"])
@@ -27,6 +42,8 @@ def test_everything_of_a_table_comes_back(tmp_path, name):
     applies = het_tf.Table("a").updates
     path = checkpoint.save(tmp_path / "c", step=7)
     assert path == tmp_path / "c" / "ckpt-00000007" == checkpoint.latest(tmp_path / "c")
+    same(as_safetensors_reads_it(path), saved, ("ids", "clocks", "rows", "last_used", "counts"))
+    het("ckpt", "verify", path)
     het_tf.reset()
     a = layer("a", 5, name)
     layer("b/x y", 1, name)
@@ -119,45 +136,26 @@ def test_training_goes_on_with_slots_and_a_schedule(tmp_path):
         assert_close(b, a)
 
 
-def test_tables_alone_and_what_a_model_needs(tmp_path):
-    made = model()
-    fit(made, 0, 3)
-    checkpoint.save(tmp_path / "tables")
-    with pytest.raises(ValueError, match="saved without a model and has no dense weights"):
-        checkpoint.restore(tmp_path / "tables", made)
-    checkpoint.save(tmp_path / "both", made)
-    before = weights(made)
-    saved = tables()
-    fit(made, 3, 5)
-    after = weights(made)
-    checkpoint.restore(tmp_path / "both")
-    same(tables(), saved)
-    assert all(np.array_equal(a, b) for a, b in zip(weights(made), after, strict=True))
-    checkpoint.restore(tmp_path / "both", made)
-    assert all(np.array_equal(a, b) for a, b in zip(weights(made), before, strict=True))
-    with pytest.raises(TypeError, match="give a Keras model"):
-        checkpoint.save(tmp_path / "no", "model")
-    with het_tf.namespace("apart"):
-        other = het_tf.keras.Embedding(2, name="other")
-    mixed = keras.Sequential([keras.Input((), dtype="int64"), other])
-    with pytest.raises(ValueError, match="are in 'apart': its dense weights would be saved without them"):
-        checkpoint.save(tmp_path / "no", mixed, namespace="")
-    assert not (tmp_path / "no").exists()
-    checkpoint.save(tmp_path / "apart", mixed)
-    assert manifest_lib.read_manifest(checkpoint.latest(tmp_path / "apart")).namespace == "apart"
-
-
-def test_a_model_that_does_not_fit_changes_no_table(tmp_path):
+def test_a_model_is_restored_with_its_tables_or_they_alone(tmp_path):
     made = model()
     fit(made, 0, 3)
     checkpoint.save(tmp_path, made)
+    before, saved = weights(made), tables()
+    fit(made, 3, 5)
+    after = weights(made)
+    checkpoint.restore(tmp_path)
+    same(tables(), saved)
+    assert all(np.array_equal(a, b) for a, b in zip(weights(made), after, strict=True))
+    checkpoint.restore(tmp_path, made)
+    assert all(np.array_equal(a, b) for a, b in zip(weights(made), before, strict=True))
     fit(made, 3, 4)
-    before = tables()
-    other = keras.Sequential([keras.Input((3,)), keras.layers.Dense(9)])
+    there = tables()
+    other = keras.Sequential([keras.Input((3,)), keras.layers.Dense(9, name="top")])
     other.compile("adam", "mse")
-    with pytest.raises(ValueError, match="build and compile the model"):
-        checkpoint.restore(tmp_path, other)
-    same(tables(), before)
+    for strict in (True, False):  # nothing of it fits
+        with pytest.raises(ValueError, match="build and compile the model that was saved:"):
+            checkpoint.restore(tmp_path, other, strict=strict)
+    same(tables(), there)
 
 
 # --- which tables ------------------------------------------------------------------------------------------
@@ -168,9 +166,14 @@ def test_other_tables_are_refused_or_left_out(tmp_path):
     train(layer("old"), end=3)
     saved = tables()
     checkpoint.save(tmp_path)
+    layer("another")
+    with pytest.raises(ValueError, match="only this process has 'another'; give strict=False"):
+        checkpoint.restore(tmp_path)
     het_tf.reset()
-    train(layer("both"), 5, 6)
     train(layer("new"), 5, 6)
+    with pytest.raises(ValueError, match=r"make the layers that use them first, with the same names$"):
+        checkpoint.restore(tmp_path)
+    train(layer("both"), 5, 6)
     before = tables()
     with pytest.raises(ValueError, match=r"only the checkpoint has 'old', only this process has 'new'"):
         checkpoint.restore(tmp_path)

@@ -54,29 +54,14 @@ def test_every_few_steps_by_increments(tmp_path):
     assert checkpoint.verify(tmp_path).step == 15
 
 
-def test_arguments_are_checked(tmp_path):
-    for path, options, message in (
-        ("c/{epoch}", {}, r"named by the step: give it without \{\}"),
-        ("c.keras", {"keep": 3}, "keep and full_every need a directory"),
-        ("c", {"keep": 0}, "keep is 0; give an integer of 1 or more"),
-        ("c", {"full_every": True}, "full_every is True"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            het_tf.callbacks.Checkpoint(tmp_path / path, **options)
-
-
-def test_an_error_of_the_save_ends_the_fit(tmp_path):
-    made = model()
-    x, y = data()
-    (tmp_path / "file").write_text("precious")
-    with pytest.raises(NotADirectoryError, match="is a file"):
-        made.fit(x, y, verbose=0, callbacks=[het_tf.callbacks.Checkpoint(tmp_path / "file")])
-    assert (tmp_path / "file").read_text() == "precious"
-    made.fit(x, y, verbose=0)
-
-
 def test_a_directory_of_later_steps_is_refused_before_training(tmp_path):
     x, y = data()
+    made = model()
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError, match="is a file"):  # ends the fit
+        made.fit(x, y, verbose=0, callbacks=[het_tf.callbacks.Checkpoint(tmp_path / "file")])
+    (tmp_path / "file").unlink()
+    het_tf.reset()
     made = model()
     made.fit(x, y, batch_size=8, epochs=2, verbose=0, callbacks=[het_tf.callbacks.Checkpoint(tmp_path)])
     het_tf.reset()

@@ -73,6 +73,9 @@ def test_rebuilt_model_restores_weights_and_optimizer(tmp_path, optimizer):
     same(values(again), saved)
     restore(tmp_path, entry, model)
     same(values(model), saved)
+    plain = make(optimizer=None)  # one that is not compiled takes the weights
+    restore(tmp_path, entry, plain)
+    same(values(plain), values(model, "model"))
     names = [one.name for one in dense.read_header(tmp_path / dense.FILE)]
     assert "model/dense/kernel" in names and any(one.startswith("optimizer/") for one in names)
     assert not any("anchor" in one for one in names if one.startswith("model/")), "an anchor is always 0"
@@ -231,17 +234,6 @@ def test_a_wider_layer_gets_what_fits_and_the_rest_is_listed(tmp_path):
     train(wider)
 
 
-def test_a_model_of_which_nothing_fits_is_refused(tmp_path):
-    model = make()
-    train(model)
-    entry = dense.write(tmp_path, dense.variables_of(model))
-    ids = keras.Input((2,), dtype="int64")
-    rows = keras.layers.Flatten()(het_tf.keras.Embedding(4, name="item", reuse=True)(ids))
-    other = keras.Model(ids, keras.layers.Dense(7, name="top")(rows))
-    with pytest.raises(ValueError, match="build and compile the model that was saved:"):
-        restore(tmp_path, entry, other, strict=False)
-
-
 def test_layers_with_other_numbers_are_not_mistaken(tmp_path):
     """A process that has built a Dense before calls the model's first one "dense_1", as the second was."""
     model = make(names=(None, None))
@@ -265,46 +257,11 @@ def test_layers_with_other_numbers_are_not_mistaken(tmp_path):
     same(values(more), before)
 
 
-def test_a_model_that_is_not_compiled_takes_the_weights(tmp_path):
-    model = make()
-    train(model)
-    entry = dense.write(tmp_path, dense.variables_of(model))
-    plain = make(optimizer=None)
-    restore(tmp_path, entry, plain)
-    same(values(plain), values(model, "model"))
-
-
 def test_what_has_no_weights_is_refused():
     with pytest.raises(TypeError, match="give a Keras model"):
         dense.variables_of("model")
     with pytest.raises(RuntimeError, match="no weights yet; call it on a batch"):
         dense.variables_of(keras.Sequential([keras.layers.Dense(1)]))
-
-
-def test_damage_is_noticed_before_anything_is_assigned(tmp_path):
-    model = make()
-    train(model)
-    entry = dense.write(tmp_path, dense.variables_of(model))
-    path = tmp_path / entry["name"]
-    whole = path.read_bytes()
-    length = int.from_bytes(whole[:8], "little")
-    before = values(model)
-    for place in (0, 9, 8 + length - 1, 8 + length, len(whole) - 1):
-        damaged = bytearray(whole)
-        damaged[place] ^= 4
-        path.write_bytes(damaged)
-        with pytest.raises(ValueError, match="is damaged: its checksum is"):
-            restore(tmp_path, entry, model)
-    for size in (0, 7, 100, len(whole) - 1):
-        path.write_bytes(whole[:size])
-        with pytest.raises(ValueError, match=f"it has {size} bytes, and the manifest says {len(whole)}"):
-            restore(tmp_path, entry, model)
-        with pytest.raises(ValueError, match="is damaged"):
-            dense.read_header(path)
-    path.unlink()
-    with pytest.raises(FileNotFoundError, match=r"dense\.safetensors is missing, but the manifest"):
-        restore(tmp_path, entry, model)
-    same(values(model), before)
 
 
 def test_failed_write_names_the_file(tmp_path):

@@ -2,62 +2,124 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
+import os
+import resource
+import tempfile
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from checkpoint_lib import layer, same, tables, train, weights
+from checkpoint_lib import files, fit, layer, model, same, tables, train, weights
+from cli_lib import het
 from played_lib import Played
 
 import het_tf
 from het_tf import checkpoint
+from het_tf.callbacks import Checkpoint, RestoreBest
 from het_tf.ext.checkpoint.python import manifest as manifest_lib
 from het_tf.ext.checkpoint.python import reading, writing
 from het_tf.ext.checkpoint.python.saving import moment
 from het_tf.python.session import native, settings
 
 keras = tf.keras
+save, restore = checkpoint.save, checkpoint.restore
 pytestmark = [pytest.mark.usefixtures("fresh")]
 
 
+def rows(path: Path, **changes: object) -> None:
+    """The call that writes a file of rows."""
+    native.call("HetSaveRows", "", str(path), json.dumps({"tables": ["t"], "partitions": [0], **changes}))
+
+
+ONE = "ckpt-00000001"
+
+
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("call", "error", "words"),
     [
-        ({"step": -1}, "step is -1; give an integer of 0 or more"),
-        ({"step": 1.5}, r"step is 1\.5"),
-        ({"step": True}, "step is True"),
-        ({"keep": 0}, "keep is 0; give an integer of 1 or more"),
+        (lambda p: save(p / "c", step=-1), ValueError, "step is -1; give an integer of 0 or more"),
+        (lambda p: save(p / "c", step=1.5), ValueError, r"step is 1\.5"),
+        (lambda p: save(p / "c", step=True), ValueError, "step is True"),
+        (lambda p: save(p / "c", keep=0), ValueError, "keep is 0; give an integer of 1 or more"),
+        (lambda p: save(p / "a", step=np.int64(1)), ValueError, f"step is 1, and .* has {ONE}; give a later"),
+        (lambda p: save(p / "a", since=p / "b" / ONE), ValueError, "an increment and its base must be in"),
+        (lambda p: save(p / "a", since=p / "a/ckpt-00000099"), FileNotFoundError, "there is no checkpoint"),
+        (lambda p: save(p / "a", since=3), ValueError, "since is 3; give the path"),
+        (lambda p: save(p / "a", namespace="n", since=p / "a" / ONE), ValueError, "namespace '', not of 'n'"),
+        (lambda p: save(p / "a", namespace="o"), ValueError, "has no tables, and no model is given"),
+        (lambda p: save(p / "c", "model"), TypeError, "give a Keras model"),
+        (lambda p: save(p / "c", namespace="", model=in_n()), ValueError, "are in 'n': its dense weig"),
+        (lambda p: save(None), TypeError, "directory is None; give a path"),
+        (lambda p: save(5), TypeError, "directory is 5; give a path"),
+        (lambda p: save(p / "\udcff"), ValueError, "cannot be written as UTF-8"),
+        (lambda p: save(p / "a\0b"), ValueError, "has a zero character|null byte"),
+        (lambda p: save(p / "file/below"), NotADirectoryError, "file is a file; give a directory for"),
+        (lambda p: restore(None), TypeError, "path is None; give a path"),
+        (lambda p: restore(p / "a", in_n()), ValueError, "saved without a model and has no dense weights"),
+        (lambda p: restore(p / "a", namespace="n"), ValueError, "only the checkpoint has 't', only th"),
+        (lambda p: Checkpoint(None), TypeError, "filepath is None; give a path"),
+        (lambda p: Checkpoint(p / "c/{epoch}"), ValueError, r"named by the step: give it without \{\}"),
+        (lambda p: Checkpoint(p / "c.keras", keep=3), ValueError, "keep and full_every need a directory"),
+        (lambda p: Checkpoint(p / "c", keep=0), ValueError, "keep is 0; give an integer of 1 or more"),
+        (lambda p: Checkpoint(p / "c", full_every=True), ValueError, "full_every is True"),
+        (lambda p: Checkpoint(p / "c", mode="largest"), ValueError, "mode is 'largest'; give one of"),
+        (lambda p: RestoreBest(mode="best"), ValueError, "mode is 'best'; give one of"),
+        (lambda p: RestoreBest(directory=4), TypeError, "directory is 4; give a path"),
+        (lambda p: rows(p / "file"), OSError, r"cannot create .*file.*File exists"),
+        (lambda p: rows(p / "nowhere/rows"), OSError, "cannot create .*: No such file or directory"),
+        (lambda p: rows(p / "x", tables=["no"]), LookupError, r"no table 'no' .*t"),
+        (lambda p: rows(p / "x", partitions=[16]), ValueError, "partition 16 cannot be saved; .* 0 to 15"),
+        (lambda p: native.call("HetLoadRows", "", "x", '{"tables": {}}'), RuntimeError, "HetLoadBegin"),
     ],
 )
-def test_arguments_out_of_range_are_refused(tmp_path, options, message):
-    layer("t")
-    with pytest.raises(ValueError, match=message):
-        checkpoint.save(tmp_path / "c", **options)
-    assert not (tmp_path / "c").exists()
+def test_what_is_refused_changes_nothing(tmp_path, call, error, words):
+    """There are a table of each of two namespaces, and a checkpoint in each of two directories."""
+    train(layer("t"), end=1)
+    with het_tf.namespace("n"):
+        layer("u")
+    save(tmp_path / "a"), save(tmp_path / "b")
+    (tmp_path / "file").write_text("precious")
+    there, before = files(tmp_path), tables()
+    with pytest.raises(error, match=words):
+        call(tmp_path)
+    assert files(tmp_path) == there and not (tmp_path / "c").exists()
+    same(tables(), before)
 
 
-def test_nothing_to_save_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="has no tables, and no model is given"):
-        checkpoint.save(tmp_path)
-    assert list(tmp_path.iterdir()) == []
+def in_n():
+    """A model whose table is in the namespace "n"."""
+    with het_tf.namespace("n"):
+        return keras.Sequential([keras.Input((), dtype="int64"), het_tf.keras.Embedding(2, name="other")])
+
+
+def test_what_has_no_rows_or_no_tables_is_saved(tmp_path):
     made = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     made.compile("sgd", "mse")
-    checkpoint.save(tmp_path, made)
+    save(tmp_path / "model", made)
     before = weights(made)
     made.set_weights([one + 1 for one in made.get_weights()])
-    checkpoint.restore(tmp_path, made)
+    restore(tmp_path / "model", made)
     assert all(np.array_equal(a, b) for a, b in zip(weights(made), before, strict=True))
+    with het_tf.namespace("n"):
+        save(tmp_path / "n", in_n())
+    layer("t")
+    save(tmp_path / "table")
+    for name, namespace in (("model", ""), ("table", ""), ("n", "n")):
+        het("ckpt", "verify", tmp_path / name)
+        assert manifest_lib.read_manifest(checkpoint.latest(tmp_path / name)).namespace == namespace
 
 
-def test_steps_grow(tmp_path):
+def test_a_manifest_that_would_not_be_read_is_not_written(tmp_path, monkeypatch):
     train(layer("t"), end=2)
-    checkpoint.save(tmp_path, step=10)
-    with pytest.raises(ValueError, match=r"step is 10, and .* has ckpt-00000010; give a later step"):
-        checkpoint.save(tmp_path, step=np.int64(10))
-    assert checkpoint.save(tmp_path, step=np.int64(11), keep=1).name == "ckpt-00000011"
-    assert [one.name for one in checkpoint.checkpoints(tmp_path)] == ["ckpt-00000011"]
+    monkeypatch.setattr(manifest_lib, "MOST_BYTES", 2000)
+    with pytest.raises(ValueError, match=r"the manifest of 1 tables would have .* kB"):
+        save(tmp_path / "c")
+    assert not list((tmp_path / "c").iterdir())
 
 
 def test_a_table_that_is_cleared_meanwhile_fails_the_save(tmp_path, monkeypatch):
@@ -71,83 +133,78 @@ def test_a_table_that_is_cleared_meanwhile_fails_the_save(tmp_path, monkeypatch)
 
     monkeypatch.setattr(writing, "write_files", and_clear)
     with pytest.raises(RuntimeError, match="'t' was cleared, loaded or dropped while it was saved"):
-        checkpoint.save(tmp_path)
+        save(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_progress_is_shown(tmp_path, capsys):
     train(layer("t"), end=2)
-    checkpoint.save(tmp_path, progress=True)
-    checkpoint.restore(tmp_path, progress=True)
-    shown = capsys.readouterr().out
-    assert "saving into" in shown and "restoring" in shown and "rows" in shown
-    checkpoint.save(tmp_path)
-    checkpoint.restore(tmp_path)
-    assert capsys.readouterr().out == ""
-
-
-def test_tables_for_other_ways_of_saving(tmp_path):
-    """The seam below: one process, a directory of one's own name, one of the tables."""
-    a, b = layer("a"), layer("b")
-    train(a), train(b)
-    saved = tables()
-    assert list(manifest_lib.read_manifest(moment.take(tmp_path / "side", "", "a")).tables) == ["a"]
-    train(a, 50, 52), train(b, 50, 52)
-    later = tables()
-    moment.put_back(tmp_path / "side", "", "a")
-    same(tables(), {"a": saved["a"], "b": later["b"]})
+    for progress in (True, False):
+        save(tmp_path, progress=progress)
+        restore(tmp_path, progress=progress)
+        shown = capsys.readouterr().out
+        assert [word in shown for word in ("saving into", "restoring", "rows")] == [progress] * 3
+    assert shown == ""
 
 
 def test_load_keeps_unsent_updates_of_other_tables(tmp_path):
+    """Other ways of saving take one table and put it back, in a directory of their own."""
+
     def make(name):
         return het_tf.keras.Embedding(3, name=name, cache=het_tf.Cache(staleness=math.inf, rows=50))
 
     a, b = make("a"), make("b")
     train(a), train(b)
-    moment.take(tmp_path / "side", "", "a")
+    assert list(manifest_lib.read_manifest(moment.take(tmp_path / "side", "", "a")).tables) == ["a"]
     before = tables()
-    train(b, 10, 12)
+    train(a, 50, 52), train(b, 10, 12)
     assert het_tf.Table("b").stats()["cache"]["unsent_rows"] > 0
     moment.put_back(tmp_path / "side", "", "a")
     assert het_tf.Table("b").stats()["cache"]["discarded_ticks"] == 0
     found = tables()
     same({"a": found["a"]}, {"a": before["a"]})
     train(b, 12, 14)
-    checkpoint.save(tmp_path / "c")
+    save(tmp_path / "c")
     het_tf.Table("a").drop()
     expected = tables()
     train(b, 14, 16)
-    assert checkpoint.restore(tmp_path / "c", strict=False).only_in_checkpoint == ("a",)
+    assert restore(tmp_path / "c", strict=False).only_in_checkpoint == ("a",)
     same(tables(), expected)
 
 
-def test_a_load_that_breaks_off_says_what_to_do(tmp_path, monkeypatch):
-    made = layer("t")
-    train(made)
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [("HetLoadRows", ConnectionError("the server is gone")), ("HetLoadBegin", KeyboardInterrupt()),
+     ("HetLoadClear", KeyboardInterrupt()), ("HetLoadRows", KeyboardInterrupt()),
+     ("HetLoadCommit", KeyboardInterrupt())],
+)  # fmt: skip
+def test_a_load_that_breaks_off_says_what_to_do(tmp_path, monkeypatch, function, error):
+    a = layer("a")
+    train(a)
     saved = tables()
-    path = checkpoint.save(tmp_path)
+    save(tmp_path)
     call = native.call
 
-    def fail(function, *arguments):
-        if function == "HetLoadRows" and "rows-00005" in arguments[1]:
-            raise ConnectionError("the server is gone")
-        return call(function, *arguments)
+    def broken(name, *arguments):
+        answer = call(name, *arguments)
+        if name == function:
+            monkeypatch.setattr(native, "call", call)
+            raise error  # Python raises KeyboardInterrupt when the call is over
+        return answer
 
-    with monkeypatch.context() as patched:
-        patched.setattr(native, "call", fail)
-        with pytest.raises(
-            ConnectionError, match=r"half-way, and the tables 't' may hold a part .*restore again"
-        ):
-            checkpoint.restore(path)
-    checkpoint.restore(path)
+    monkeypatch.setattr(native, "call", broken)
+    told = None if function == "HetLoadBegin" else r"half-way, and the tables 'a' may hold a part .*restore"
+    with pytest.raises(type(error), match=told):
+        restore(tmp_path)
+    restore(tmp_path)
     same(tables(), saved)
-    train(made, 10, 11)
+    train(a, 10, 12)
 
 
 def test_rank_failing_at_commit_tells_others(tmp_path, monkeypatch):
     """Else they wait for it in the next exchange."""
     train(layer("t"))
-    path = checkpoint.save(tmp_path)
+    path = save(tmp_path)
     said = []
     two = Played()
 
@@ -163,8 +220,76 @@ def test_rank_failing_at_commit_tells_others(tmp_path, monkeypatch):
     monkeypatch.setattr(settings.current, "workers", two)
     monkeypatch.setattr(reading, "store_info", gone)
     with pytest.raises(ConnectionError, match="is gone"):
-        checkpoint.restore(path)
+        restore(path)
     assert "is gone" in said[-1]
+
+
+# --- disks -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("eagerly")
+@pytest.mark.parametrize("what", ["rows", "dense", "manifest"])
+def test_file_size_limit_keeps_last_checkpoint(tmp_path, what):
+    """A limit of the process stands for the disk; each kind of file is larger than those before."""
+    made = model("Adam")
+    fit(made, 0, 4)
+    path = save(tmp_path, made)
+    row_file = max(one["bytes"] for one in manifest_lib.read_manifest(path).files)
+    sizes = [
+        900,
+        row_file,
+        *((path / name).stat().st_size for name in ("dense.safetensors", "manifest.json")),
+    ]
+    assert sizes == sorted(set(sizes))
+    before, dense, there = tables(), weights(made), files(tmp_path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (sizes[["rows", "dense", "manifest"].index(what)], hard))
+    try:
+        with pytest.raises(OSError, match=f"File too large.*{what}|{what}.*File too large"):
+            save(tmp_path, made)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    same(tables(), before)
+    assert files(tmp_path) == there and list(tmp_path.iterdir()) == [path]
+    assert all(np.array_equal(a, b) for a, b in zip(weights(made), dense, strict=True))
+    save(tmp_path, made)
+
+
+@contextlib.contextmanager
+def without_rights():
+    """Root may do everything."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+def test_places_that_this_user_may_not_write_or_read():
+    train(layer("t"), end=2)
+    saved = tables()
+    with tempfile.TemporaryDirectory() as name:  # pytest's own directories are closed to other users anyway
+        place = Path(name)
+        path = save(place / "c")
+        for closed in (place / "c", place):
+            closed.chmod(0o555)
+        train(layer("t"), 2, 3)
+        with without_rights():
+            for where in (place / "c", place / "new"):
+                with pytest.raises(PermissionError, match=f"Permission denied: .*{place}"):
+                    save(where)
+            assert checkpoint.latest(place / "c") == path
+            restore(place / "c")  # reading needs no writing
+            same(tables(), saved)
+        next(path.glob("rows-*")).chmod(0)
+        with without_rights(), pytest.raises(OSError, match="Permission denied"):
+            checkpoint.verify(path)
+
+
+# --- memory ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.long
@@ -193,51 +318,3 @@ def test_a_table_is_streamed(tmp_path):
     finally:
         native.call("HetSetAllocLimit", 2**63 - 1)
     assert table.size == 10 * rows_of_piece
-
-
-@pytest.mark.parametrize("function", ["HetLoadBegin", "HetLoadClear", "HetLoadRows", "HetLoadCommit"])
-def test_process_can_load_after_interrupted_load(tmp_path, monkeypatch, function):
-    a = layer("a")
-    train(a)
-    saved = tables()
-    checkpoint.save(tmp_path)
-    call = native.call
-
-    def interrupted(name, *arguments):
-        answer = call(name, *arguments)
-        if name == function:
-            monkeypatch.setattr(native, "call", call)
-            raise KeyboardInterrupt  # Python raises it when the call is over
-        return answer
-
-    monkeypatch.setattr(native, "call", interrupted)
-    told = None if function == "HetLoadBegin" else "restore again before"
-    with pytest.raises(KeyboardInterrupt, match=told):
-        checkpoint.restore(tmp_path)
-    checkpoint.restore(tmp_path)
-    same(tables(), saved)
-    train(a, 10, 12)
-
-
-@pytest.mark.parametrize("value", [None, 5])
-def test_what_is_no_path_is_named(value):
-    layer("a")
-    with pytest.raises(TypeError, match=f"directory is {value}; give a path"):
-        checkpoint.save(value)
-    with pytest.raises(TypeError, match=f"path is {value}; give a path"):
-        checkpoint.restore(value)
-    with pytest.raises(TypeError, match=f"filepath is {value}; give a path"):
-        het_tf.callbacks.Checkpoint(value)
-
-
-def test_tables_that_differ_get_the_remedy_that_fits(tmp_path):
-    a = layer("a")
-    train(a)
-    checkpoint.save(tmp_path)
-    layer("b")
-    with pytest.raises(ValueError, match="only this process has 'b'; give strict=False"):
-        checkpoint.restore(tmp_path)
-    het_tf.reset()
-    layer("b")
-    with pytest.raises(ValueError, match=r"make the layers that use them first, with the same names$"):
-        checkpoint.restore(tmp_path)

@@ -282,20 +282,6 @@ def test_restore_best_reads_the_value_of_rank_0():
     assert ranks == ["read the monitored value", {"loss": 7.0, "mse": 4.0}]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"mode": "best"}, "mode is 'best'; give one of"),
-        ({"monitor": "los"}, "monitor is 'los'; give one of loss"),
-        ({"monitor": "val_loss"}, "monitor is 'val_loss', which no epoch had.*validation_data"),
-        ({"directory": 4}, "directory is 4; give a path"),
-    ],
-)
-def test_restore_best_refuses(arguments, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        train(make_model(), callbacks=[het_tf.callbacks.RestoreBest(**arguments)])
-
-
 def test_backup_and_restore_goes_on_after_a_crash(tmp_path):
     seen = Seen()
     train(make_model(), 4, callbacks=[seen])
