@@ -34,6 +34,7 @@ hash      = $(shell (echo $(1) $(CURDIR); cat $(2)) | sha256sum | cut -c1-12)
 STAMP    := $(VENV)/.het-$(call hash,$(TENSORFLOW),$(REQUIREMENTS) tools/make_venv.sh)
 STAMPHOROVOD := $(VENV)/.het-horovod-$(call hash,$(STAMP),tools/install_horovod.sh)
 STAMP_NOTEBOOKS := $(VENV)/.het-$(call hash,$(STAMP),requirements/notebooks.txt)
+STAMP_MUTANTS := $(VENV)/.het-$(call hash,$(STAMP),requirements/mutants.txt)
 STAMPDOCS := $(VENVDOCS)/.het-$(call hash,,requirements/docs.txt tools/make_venv.sh)
 STAMPRELEASE := $(VENVRELEASE)/.het-$(call hash,,requirements/release.txt tools/make_venv.sh)
 STAMPBACKENDS := $(VENVBACKENDS)/.het-$(call hash,,requirements/backends.txt tools/make_venv.sh)
@@ -89,6 +90,11 @@ $(STAMPBACKENDS):
 $(STAMP_NOTEBOOKS): $(STAMP)
 	@$(STAGE) notebooks-venv "what executes notebooks (requirements/notebooks.txt)" \
 	  $(PY) -m pip install --disable-pip-version-check -r requirements/notebooks.txt
+	@touch $@
+
+$(STAMP_MUTANTS): $(STAMP)
+	@$(STAGE) mutants-venv "what finds mutants (requirements/mutants.txt)" \
+	  $(PY) -m pip install --disable-pip-version-check -r requirements/mutants.txt
 	@touch $@
 
 # --- build ----------------------------------------------------------------------------------------
@@ -254,7 +260,7 @@ test-all: ## all of them, as before a release
 	@tools/stages.sh test-all-stages
 
 # --- the rest -------------------------------------------------------------------------------------
-.PHONY: docs format lint docs-check mutants wheel wheel-gpu doctor clean distclean
+.PHONY: docs format lint docs-check mutants mutants-table wheel wheel-gpu doctor clean distclean
 CXX_FILES = $(shell find het_tf tests benchmarks -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
 PY_FILES  = $(wildcard het_tf tests examples benchmarks tools setup.py cmake)
 
@@ -287,6 +293,10 @@ lint: build ## clang-format, clang-tidy, ruff and mypy: complain, change nothing
 
 mutants: setup ## breaks the code in every way of tests/mutants.toml: which tests notice?
 	@$(PY) tools/mutants.py -j $(JOBS)
+
+MINUTES ?= 30
+mutants-table: setup $(STAMP_MUTANTS) ## random mutants of core and ext: which C++ tests kill which? goes on for MINUTES=30
+	@$(PY) tools/mutants_table.py -j $(JOBS) --minutes $(MINUTES) $(MUTANTS)
 
 docs: $(STAMPDOCS) ## site/: the documents with the reference, as pages
 	@$(STAGE) docs "site/ (mkdocs; a warning is an error)" \
