@@ -78,7 +78,8 @@ def rewrite(text: bytes, mutants: list[tuple[int, Mutant]], start: int = 0, end:
             parts.append(b"if (!::het::Mutant(%d)) %b" % (number, changed))
         else:
             otherwise = b"static_cast<bool>(%b)" if outer.truth else b"(%b)"
-            words = (number, outer.replacement.encode(), otherwise % changed)
+            line = outer.replacement.encode().replace(b"\n", b" ")  # every line keeps its number
+            words = (number, line, otherwise % changed)
             parts.append(b"(::het::Mutant(%d) ? (%b) : %b)" % words)
         start = outer.end
         inner = [m for m in rest if m[1].start >= start]
@@ -201,6 +202,8 @@ class Finder:
     def _add(self, node: Any, start: int, end: int, changed: bytes, truth: bool = False) -> None:
         file, source = self._file(node), self._source(node)
         if any(low <= start and end <= high for low, high in self._macros[file]):
+            return
+        if b"//" in source[start:end] or b"/*" in source[start:end]:
             return
         original = source[start:end].decode()
         place = source[source.rfind(b"\n", 0, start) + 1 : source.find(b"\n", start)].decode().strip()
