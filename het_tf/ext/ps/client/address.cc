@@ -44,10 +44,11 @@ size_t FindParameters(const std::string& text) {
 std::string Redacted(const std::string& text) {
   const size_t end = StartsWith(text, "unix:") ? std::string::npos : FindParameters(text);
   std::string shown = text.substr(0, end) + (end == std::string::npos ? "" : "?...");
-  const size_t begin = shown.find("//");
+  const size_t slashes = shown.find("//");
+  const size_t begin = slashes == std::string::npos ? 0 : slashes + 2;  // "redis://" may be forgotten
   const size_t at = shown.rfind('@');
-  if (begin == std::string::npos || at == std::string::npos || at < begin) return shown;
-  return shown.substr(0, begin + 2) + "..." + shown.substr(at);
+  if (at == std::string::npos || at < begin) return shown;
+  return shown.substr(0, begin) + "..." + shown.substr(at);
 }
 
 Status Malformed(const std::string& text, const std::string& why) {

@@ -163,7 +163,7 @@ def without_files(text: str) -> str:
 def redacted(text: str) -> str:
     """A user's address without anything that may be a password or the path of a key."""
     text, query = _split(text)
-    head, slashes, rest = text.partition("//")
+    head, slashes, rest = text.partition("//") if "//" in text else ("", "", text)  # it may be forgotten
     _, at, tail = rest.rpartition("@")
     return (f"{head}{slashes}...{at}{tail}" if at else text) + ("" if query is None else "?...")
 

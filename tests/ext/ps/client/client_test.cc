@@ -111,6 +111,7 @@ TEST(Address, ErrorsShowTheFormsAndNoPassword) {
                            "redis://a:0",
                            "redis://a:65536",
                            "redis://a:1x",
+                           "u:secret@host",
                            "redis://u:secret@a:x",
                            "redis://u@a",
                            "redis://[::1",
