@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -59,91 +60,83 @@ def test_a_server_of_a_block(unix):
 
 
 # Where the tests run in the background of a shell, Ctrl-C is ignored, and children inherit that.
-JOB = """
-import os, signal, sys, time
+JOB = f"""
+import os, signal, sys, tempfile, threading, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
-sys.path.insert(0, {tree!r})
+sys.path.insert(0, {str(PS.parents[3])!r})
 import het_tf.ext.ps.python.redis_server as r
-server = r.LocalServer.start(unix={unix})
-{more}
+server = r.LocalServer.start(unix=True)
+MORE
 print(server.pid, server.directory, server.address, flush=True)
 time.sleep(300)
 """
-
-
-def job(unix: bool = False, more: str = "") -> tuple[subprocess.Popen, int, Path, str]:
-    text = JOB.format(tree=str(PS.parents[3]), unix=unix, more=more)
-    process = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
-    assert process.stdout
-    pid, directory, url = process.stdout.readline().split()
-    return process, int(pid), Path(directory), url
-
-
-@pytest.mark.parametrize(
-    "how",
-    [signal.SIGKILL, *(pytest.param(one, marks=pytest.mark.long) for one in (signal.SIGTERM, signal.SIGINT))],
-)
-def test_it_ends_with_its_job_and_leaves_nothing(how):
-    process, pid, directory, url = job(unix=True)
-    try:
-        assert ask(url, "PING") == "PONG"
-        assert runs(pid) and directory.exists()
-        process.send_signal(how)
-        process.wait(300)
-        assert gone(pid, directory)
-    finally:
-        process.kill()
-
-
-@pytest.mark.long
-def test_job_killed_during_stop_leaves_nothing():
-    more = "server._keeper.terminate(); server._keeper.wait()"  # the first half of stop()
-    process, pid, directory, _ = job(more=more)
-    process.kill()
-    process.wait(300)
-    assert gone(pid, directory)
-
-
-@pytest.mark.long
-def test_server_outlives_thread_but_not_job():
-    more = """
-import tempfile
-import threading
+OF_THREAD = """
 thread = threading.Thread(target=lambda: globals().__setitem__("server", r.LocalServer.start()))
 server.stop(); thread.start(); thread.join()
 time.sleep(0.6)
 """
-    process, pid, _, url = job(more=more)
-    try:
-        assert ask(url, "PING") == "PONG"
-        process.kill()
-        assert gone(pid)
-    finally:
-        process.kill()
-
-
-@pytest.mark.long
-def test_a_fork_neither_stops_nor_keeps_it():
-    more = """
+STOPPING = "server._keeper.terminate(); server._keeper.wait()"  # the first half of stop()
+FORK = """
 child = os.fork()
 if child == 0:
     server.stop()      # not its own: nothing happens
     time.sleep(300)
     os._exit(0)
 time.sleep(0.5)
-print(0, 0, child, flush=True)
+print(child, flush=True)
 """
-    process, _, _, child = job(more=more)
-    try:
-        assert process.stdout
-        pid, directory, url = process.stdout.readline().split()
-        assert ask(url, "PING") == "PONG" and Path(directory).exists(), "the fork stopped it"
-        process.kill()
-        assert gone(int(pid), Path(directory)), "the fork, which lives on, keeps it"
-        assert runs(int(child))
-    finally:
-        process.kill()
-        os.kill(int(child), signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def job(more: str = ""):
+    """A process with a server; killed after the block."""
+    command = [sys.executable, "-c", JOB.replace("MORE", more)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def told(process: subprocess.Popen) -> tuple[int, Path, str]:
+    """The pid, the directory and the address of a job's server."""
+    pid, directory, url = process.stdout.readline().split()
+    return int(pid), Path(directory), url
+
+
+@pytest.mark.parametrize(
+    ("how", "more"),
+    [
+        (signal.SIGKILL, ""),
+        *(pytest.param(*one, marks=pytest.mark.long) for one in (
+            (signal.SIGTERM, ""), (signal.SIGINT, ""), (signal.SIGKILL, STOPPING),
+            (signal.SIGKILL, OF_THREAD),
+        )),
+    ],
+)  # fmt: skip
+def test_it_ends_with_its_job_and_leaves_nothing(how, more):
+    """Also if the job dies in the middle of `stop`; and a thread that ends is not the job."""
+    with job(more) as process:
+        pid, directory, url = told(process)
+        if more != STOPPING:
+            assert ask(url, "PING") == "PONG" and runs(pid) and directory.exists()
+        process.send_signal(how)
+        process.wait(300)
+        assert gone(pid, directory)
+
+
+@pytest.mark.long
+def test_a_fork_neither_stops_nor_keeps_it():
+    with job(FORK) as process:
+        child = int(process.stdout.readline())
+        try:
+            pid, directory, url = told(process)
+            assert ask(url, "PING") == "PONG" and directory.exists(), "the fork stopped it"
+            process.kill()
+            assert gone(pid, directory), "the fork, which lives on, keeps it"
+            assert runs(child)
+        finally:
+            os.kill(child, signal.SIGKILL)
 
 
 @pytest.mark.long
@@ -193,27 +186,28 @@ def test_what_cannot_start_says_why(tmp_path, monkeypatch):
     with LocalServer.start() as first:
         # Whoever answers on that port, with or without a password, is not taken for the job's own server.
         for more in ({}, {"requirepass": "x"}):
-            with (
-                LocalServer.start(settings=more) as other,
-                pytest.raises(ServerError, match="ddress already in use"),
-            ):
-                LocalServer.start(port=other.port)
+            with LocalServer.start(settings=more) as other:
+                with pytest.raises(ServerError, match="ddress already in use"):
+                    LocalServer.start(port=other.port)
         assert ask(first.address, "PING") == "PONG"
-    with pytest.raises(ServerError, match=r"the server ended; its log .* ends:\n(.*\n)*.*nonsense"):
-        LocalServer.start(settings={"nonsense": "1"})
-    (tmp_path / "private").mkdir()
-    with monkeypatch.context() as patched:
-        patched.setattr(tempfile, "tempdir", str(tmp_path / "private"))
-        with pytest.raises(ValueError, match="a setting is one line"):
-            LocalServer.start(settings={"dir": "a\nb"})
-    assert not list((tmp_path / "private").iterdir()), "nothing is left behind"
     with LocalServer.start(tmp_path / ("x" * 100), unix=True) as server:
         assert server.port, "the path is too long for a socket"
-    with pytest.raises(ValueError, match="port is -1; give an integer from 0 to 65535"):
-        LocalServer.start(port=-1)
+    (tmp_path / "private").mkdir()
     (tmp_path / "file").write_text("")
-    with pytest.raises(ServerError, match="file"):
-        LocalServer.start(tmp_path / "file")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "private"))
+    for arguments, error, why in (
+        (
+            {"settings": {"nonsense": "1"}},
+            ServerError,
+            r"the server ended; its log .*:\n(.*\n)*.*nonsense",
+        ),
+        ({"settings": {"dir": "a\nb"}}, ValueError, "a setting is one line"),
+        ({"port": -1}, ValueError, "port is -1; give an integer from 0 to 65535"),
+        ({"directory": tmp_path / "file"}, ServerError, "file"),
+    ):
+        with pytest.raises(error, match=why):
+            LocalServer.start(**arguments)
+    assert not list((tmp_path / "private").iterdir()), "nothing is left behind"
     monkeypatch.setattr(programs, "MODULE", tmp_path / "none.so")
     with pytest.raises(ServerError, match=r"server module .*none\.so is missing"):
         LocalServer.start()
