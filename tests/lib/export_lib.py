@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -120,98 +119,14 @@ def ops_of(path: Any) -> set[str]:
     }
 
 
-def run_alone(program: str, *arguments: str, **options: Any) -> str:
+def run_alone(program: str, *arguments: str) -> str:
     """Runs a Python program in a process of its own, outside of the source tree, and returns what it says."""
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        cwd="/",
-        env={
-            "PATH": "/usr/bin:/bin",
-            "TF_CPP_MIN_LOG_LEVEL": "3",
-            "HOME": "/nonexistent",
-            "PYTHONPATH": str(Path(__file__).parent),
-        },
-        capture_output=True,
-        text=True,
-        timeout=300,
-        **options,
-    )
+    env = {"PATH": "/usr/bin:/bin", "TF_CPP_MIN_LOG_LEVEL": "3", "HOME": "/nonexistent",
+           "PYTHONPATH": str(Path(__file__).parent)}  # fmt: skip
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, cwd="/", env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
-
-
-# TensorFlow's C API by ctypes, without the Python package: what a server in another language does.
-C_API = r"""
-import ctypes as c, json, sys
-directory, path, feeds, fetch = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), sys.argv[4]
-base = c.CDLL(directory + "/libtensorflow_framework.so.2", c.RTLD_GLOBAL)
-lib = c.CDLL(directory + "/libtensorflow_cc.so.2", c.RTLD_GLOBAL)
-P = c.c_void_p
-
-def f(name, result, *arguments):
-    function = getattr(base if hasattr(base, name) else lib, name)
-    function.restype, function.argtypes = result, arguments
-    return function
-
-class Output(c.Structure):
-    _fields_ = [("op", P), ("index", c.c_int)]
-
-status = f("TF_NewStatus", P)()
-def check():
-    if f("TF_GetCode", c.c_int, P)(status) != 0:
-        sys.exit(f("TF_Message", c.c_char_p, P)(status).decode())
-
-graph = f("TF_NewGraph", P)()
-tags = (c.c_char_p * 1)(b"serve")
-session = f("TF_LoadSessionFromSavedModel", P, P, P, c.c_char_p, P, c.c_int, P, P, P)(
-    f("TF_NewSessionOptions", P)(), None, path.encode(), tags, 1, graph, None, status)
-check()
-
-def output(name):
-    op, _, index = name.partition(":")
-    found = f("TF_GraphOperationByName", P, P, c.c_char_p)(graph, op.encode())
-    assert found, name
-    return Output(found, int(index or 0))
-
-allocate = f("TF_AllocateTensor", P, c.c_int, c.POINTER(c.c_int64), c.c_int, c.c_size_t)
-data = f("TF_TensorData", P, P)
-inputs, values = [], []
-for name, (dtype, shape, numbers) in feeds.items():
-    array = ((c.c_int64 if dtype == 9 else c.c_float) * len(numbers))(*numbers)
-    tensor = allocate(dtype, (c.c_int64 * len(shape))(*shape), len(shape), c.sizeof(array))
-    c.memmove(data(tensor), array, c.sizeof(array))
-    inputs.append(output(name))
-    values.append(tensor)
-results = (P * 1)()
-f("TF_SessionRun", None, P, P, P, P, c.c_int, P, P, c.c_int, P, c.c_int, P, P)(
-    session, None, (Output * len(inputs))(*inputs), (P * len(values))(*values), len(inputs),
-    (Output * 1)(output(fetch)), results, 1, None, 0, None, status)
-check()
-bytes_ = f("TF_TensorByteSize", c.c_size_t, P)(results[0])
-print(c.string_at(data(results[0]), bytes_).hex())
-"""
-
-
-def by_c_api(path: Any, inputs: dict[str, np.ndarray], output: str) -> np.ndarray:
-    """float32, flat: the output of the default signature, by TensorFlow's C API in a process of its own."""
-    from tensorflow.core.protobuf import saved_model_pb2
-
-    model = saved_model_pb2.SavedModel()
-    model.ParseFromString((Path(path) / "saved_model.pb").read_bytes())
-    signature = model.meta_graphs[0].signature_def["serving_default"]
-    types = {"int64": 9, "float32": 1}
-    feeds = {
-        signature.inputs[name].name: [types[x.dtype.name], x.shape, x.reshape(-1).tolist()]
-        for name, x in inputs.items()
-    }
-    said = run_alone(
-        C_API,
-        tf.sysconfig.get_lib(),
-        str(path),
-        json.dumps(feeds),
-        signature.outputs[output].name,
-    )
-    return np.frombuffer(bytes.fromhex(said.strip().splitlines()[-1]), np.float32)
 
 
 def one_table(name: str = "item", dim: int = 4, **options: Any) -> Any:

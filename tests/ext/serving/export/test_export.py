@@ -27,11 +27,15 @@ keras = tf.keras
 def test_predictions_are_those_of_the_training_model(name, format, exported):
     one = exported[name]
     serve = lib.serve(one.paths[format])
+    inputs = serve.function.structured_input_signature[1]
+    assert set(inputs) == set(one.batches[0]) and inputs["s"].shape.as_list() == [None, None]
+    assert list(tf.saved_model.load(str(one.paths[format])).signatures) == ["serving_default"]
     for batch, wanted in zip(one.batches, one.answers, strict=True):
         lib.assert_predicts(serve(**batch)["output_0"], wanted)
     ops = lib.ops_of(one.paths[format])
     own = {op for op in ops if op.startswith("Het")}
     assert own == (set() if format == "portable" else {"HetServe"})
+    assert not {op for op in ops if "PyFunc" in op}, "servers have no Python"
     assert format == "native" or "ResourceGather" in ops
 
 
@@ -72,51 +76,60 @@ def test_slots_and_optimizers_stay(rng, tmp_path):
 
 # --- inputs of every kind -----------------------------------------------------------------------------------
 
-
-def features(combiner):
-    table = het_tf.TableConfig("item", 3, initializer=het_tf.initializers.RandomNormal(0.0, 1.0))
-    return {"x": het_tf.FeatureConfig(table, combiner, padding_id=-1)}
-
-
-@pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn", None])
-def test_padded_ids(combiner, rng, tmp_path):
-    x = keras.Input((3,), dtype="int64", name="x")
-    model = lib.embedding_model(features(combiner), {"x": x})
-    lib.fill("item", [-1, 0, 1, 2], rng)  # -1 has a row, which padding does not read
-    het_tf.export(model, tmp_path / "1", verbose=False)
-    ids = np.array([[0, 1, -1], [-1, -1, -1], [2, 77, 2]])
-    wanted = model({"x": tf.constant(ids)})["x"].numpy()
-    np.testing.assert_array_equal(lib.serve(tmp_path / "1")(x=ids)["x"], wanted)
-    assert (wanted[1] == 0).all() and wanted[0].any()
+FORMATS = {"portable": het_tf.serving.Portable(), "native": het_tf.serving.Native()}
+LOWEST = 1 - 2**63  # -2**63 is refused
+RAGGED = ("ragged", "sequence")
 
 
-@pytest.mark.parametrize("combiner", ["mean", None])
-def test_ragged_ids(combiner, rng, tmp_path):
-    sequence = None if combiner else 4
-    table = het_tf.TableConfig("item", 3)
-    feature = het_tf.FeatureConfig(table, combiner, max_sequence_length=sequence)
-    layer = het_tf.keras.EmbeddingCollection({"x": feature})
-    ids = tf.ragged.constant([[1, 2, 3], [], [9]], dtype=tf.int64)
-
-    class Model(keras.Model):
-        def call(self, inputs, training=None):
-            return layer(inputs)
-
-        def input_specs(self):
-            return {"x": tf.RaggedTensorSpec([None, None], tf.int64, row_splits_dtype=tf.int64)}
-
-    model = Model()
-    model.tables_layer = layer
-    wanted = model({"x": ids})["x"].numpy()
-    lib.fill("item", [1, 2], rng)
-    wanted = model({"x": ids})["x"].numpy()
-    het_tf.export(model, tmp_path / "1", verbose=False)
-    got = lib.serve(tmp_path / "1")(x_values=ids.flat_values, x_row_splits=ids.row_splits)["x"]
-    np.testing.assert_array_equal(got, wanted)
+@pytest.mark.parametrize("format", FORMATS)
+def test_inputs_of_every_kind(format, rng, tmp_path):
+    item = het_tf.TableConfig("item", 3, initializer=het_tf.initializers.RandomNormal(0.0, 1.0))
+    word = het_tf.TableConfig("word", 2)
+    features = {
+        "one": het_tf.FeatureConfig(item),
+        **{f"padded_{how}": het_tf.FeatureConfig(item, how, padding_id=-1)
+           for how in ("sum", "mean", "sqrtn", None)},
+        "apart": het_tf.FeatureConfig(item, padding_id=LOWEST),
+        "ragged": het_tf.FeatureConfig(word, combiner="sqrtn"),
+        "sequence": het_tf.FeatureConfig(word, max_sequence_length=2),
+        "text": het_tf.FeatureConfig(word),
+    }  # fmt: skip
+    inputs = {name: keras.Input((3,), dtype="int64", name=name) for name in features}
+    inputs |= {
+        "one": keras.Input((), dtype="int64", name="one"),
+        "apart": keras.Input((2, 2), dtype="int64", name="apart"),
+        "text": keras.Input((), dtype="string", name="text"),
+        **{
+            name: keras.Input((None,), dtype="int64", ragged=True, name=name)
+            for name in ("ragged", "sequence")
+        },
+    }
+    model = lib.embedding_model(features, inputs)
+    lib.fill("item", [-1, 0, 1, 2, 3, LOWEST, 2**63 - 1], rng)  # -1 has a row, which padding does not read
+    hashed = tf.strings.to_hash_bucket_strong(["cat", "näme"], 2**63 - 1, [0x6865745F7466, 0x656D626564])
+    lib.fill("word", [1, 2, 3, *hashed.numpy()], rng)
+    padded = tf.constant([[0, 1, -1], [-1, -1, -1], [2, 77, 2], [1, 1, 1]], tf.int64)
+    ragged = tf.ragged.constant([[1, 2, 3], [], [3], [77, 3, 1]], dtype=tf.int64)
+    batch = {
+        "one": tf.constant([1, LOWEST, 2**63 - 1, 77], tf.int64),
+        "apart": tf.constant([[[1, 2], [3, LOWEST]]] * 4, tf.int64),
+        "text": tf.constant(["cat", "dog", "", "näme"]),
+        **dict.fromkeys(RAGGED, ragged),
+        **{name: padded for name in features if name.startswith("padded")},
+    }
+    wanted = model(batch, training=False)
+    assert np.abs(wanted["text"]).max() > 0.1  # rows that were assigned, not only initial ones
+    assert (wanted["padded_mean"][1] == 0).numpy().all()
+    given = {"serving_default": batch} if format == "native" else None
+    het_tf.export(model, tmp_path / "1", FORMATS[format], signatures=given, verbose=False)
+    got = lib.serve(tmp_path / "1")(**signatures.feed(list(batch), list(batch.values())))
+    for name, rows in wanted.items():
+        np.testing.assert_array_equal(got[name], rows.numpy(), err_msg=name)
 
 
 def test_sparse_ids_with_weights(rng, tmp_path):
-    layer = het_tf.keras.EmbeddingCollection(features("sum"))
+    feature = het_tf.FeatureConfig(het_tf.TableConfig("item", 3), "sum", padding_id=-1)
+    layer = het_tf.keras.EmbeddingCollection({"x": feature})
     ids = tf.SparseTensor([[0, 0], [0, 2], [2, 1]], tf.constant([5, 6, 5], tf.int64), [3, 3])
     weights = ids.with_values(tf.constant([0.5, 2.0, -1.0]))
 
@@ -135,31 +148,7 @@ def test_sparse_ids_with_weights(rng, tmp_path):
     np.testing.assert_array_equal(lib.serve(tmp_path / "1")(**feed)["output_0"], wanted)
 
 
-def test_string_ids(rng, tmp_path):
-    config = het_tf.TableConfig("word", 3)
-    words = keras.Input((2,), dtype="string", name="words")
-    model = lib.embedding_model({"words": het_tf.FeatureConfig(config)}, {"words": words})
-    batch = tf.constant([["cat", "dog"], ["", "näme"]])
-    het_tf.Table("word").assign(
-        tf.strings.to_hash_bucket_strong(["cat", "näme"], 2**63 - 1, [0x6865745F7466, 0x656D626564]).numpy(),
-        rng.normal(size=(2, 3)),
-    )
-    het_tf.export(model, tmp_path / "1", verbose=False)
-    got = lib.serve(tmp_path / "1")(words=batch)["words"]
-    np.testing.assert_array_equal(got, model({"words": batch})["words"].numpy())
-    assert np.abs(got).max() > 0.05  # rows that were assigned, not only initial ones
-
-
 # --- signatures ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_default_signature_has_the_names_of_the_inputs(exported):
-    path = exported["cached"].paths["portable"]
-    function = lib.serve(path).function
-    assert set(function.structured_input_signature[1]) == {"a", "h", "a_x_h", "s", "numeric"}
-    assert function.structured_input_signature[1]["s"].shape.as_list() == [None, None]
-    assert list(tf.saved_model.load(str(path)).signatures) == ["serving_default"]
 
 
 def test_lists_sequentials_and_output_names(rng, tmp_path):
@@ -210,25 +199,6 @@ def test_signatures_of_the_users(rng, tmp_path):
     for name in ("specs", "batch"):
         np.testing.assert_array_equal(lib.serve(tmp_path / "1", name)(ids=ids)["ids"], wanted)
     assert not [op for op in lib.ops_of(tmp_path / "1") if op.startswith("Het")]
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({}, "give a dict from names"),
-        ([1], "give a dict from names"),
-        ({"x": None}, "give the model's inputs"),
-        ({"x": lambda ids: ids}, "give the model's inputs"),
-        ({"": {"ids": np.array([1])}}, "non-empty strings"),
-        ({"x": tf.function(lambda ids: ids)}, "without an input_signature"),
-        ({"x": {"ids": 3}}, "batch dimension"),
-        ({"x": {"ids": object()}}, "is not an input of a model"),
-    ],
-)
-def test_bad_signatures(given, message, tmp_path):
-    with pytest.raises(ValueError, match=message):
-        het_tf.export(lib.one_table(), tmp_path / "1", signatures=given)
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_model_without_inputs_says_what_to_give(tmp_path):

@@ -45,48 +45,6 @@ def asset(path: Path) -> Path:
 # --- predictions --------------------------------------------------------------------------------------------
 
 
-def test_every_kind_of_input(rng, tmp_path):
-    table, other = het_tf.TableConfig("item", 3), het_tf.TableConfig("word", 2)
-    features = {
-        "one": het_tf.FeatureConfig(table),
-        "padded": het_tf.FeatureConfig(table, combiner="mean", padding_id=-1),
-        "apart": het_tf.FeatureConfig(table, padding_id=LOWEST),
-        "ragged": het_tf.FeatureConfig(other, combiner="sqrtn"),
-        "text": het_tf.FeatureConfig(other),
-    }
-    inputs = {
-        "one": keras.Input((), dtype="int64", name="one"),
-        "padded": keras.Input((3,), dtype="int64", name="padded"),
-        "apart": keras.Input((2, 2), dtype="int64", name="apart"),
-        "ragged": keras.Input((None,), dtype="int64", ragged=True, name="ragged"),
-        "text": keras.Input((), dtype="string", name="text"),
-    }
-    model = embedding_model(features, inputs)
-    fill("item", [1, 2, 3, LOWEST, 2**63 - 1], rng)
-    fill("word", [1, 2, 3], rng)
-    batch = {
-        "one": tf.constant([1, LOWEST, 2**63 - 1, 77], tf.int64),
-        "padded": tf.constant([[1, 2, -1], [-1, -1, -1], [3, 77, 3], [1, 1, 1]], tf.int64),
-        "apart": tf.constant([[[1, 2], [3, LOWEST]]] * 4, tf.int64),
-        "ragged": tf.ragged.constant([[1, 2], [], [3], [77, 3, 1]], dtype=tf.int64),
-        "text": tf.constant(["a", "b", "", "c"]),
-    }
-    export(model, tmp_path / "m", signatures={"serving_default": batch})
-    loaded = tf.saved_model.load(str(tmp_path / "m"))
-    flat = {name: value for name, value in batch.items() if name != "ragged"}
-    function = loaded.signatures["serving_default"]
-    names = function.structured_input_signature[1]
-    ragged = {name: spec for name, spec in names.items() if name not in flat}
-    for name, spec in ragged.items():
-        rank_1 = spec.dtype == tf.int64 and spec.shape.rank == 1
-        assert rank_1, name
-        splits = "splits" in name
-        flat[name] = batch["ragged"].row_splits if splits else batch["ragged"].values
-    got = function(**flat)
-    for name, want in model(batch, training=False).items():
-        np.testing.assert_array_equal(got[name].numpy(), want.numpy(), err_msg=name)
-
-
 @pytest.mark.parametrize("unknown", ["initial", "zeros"])
 def test_ids_without_a_row(unknown, rng, tmp_path):
     model = item_model()

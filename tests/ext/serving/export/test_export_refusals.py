@@ -38,16 +38,68 @@ def test_bad_arguments(format, options, message):
         format(**options)
 
 
-def test_what_is_no_format_or_no_path(tmp_path):
-    model = lib.one_table()
-    for format in ("native", het_tf.serving.Native, None):
-        with pytest.raises(
-            TypeError, match=r"format is .*; give het_tf\.serving\.Portable\(\) or Native\(\)"
-        ):
-            het_tf.export(model, tmp_path / "1", format)
-    with pytest.raises(TypeError, match="path is None; give a path"):
-        het_tf.export(model, None)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("redis://user:secret@host",), "a password.*HET_SERVE_PS"),  # in a file that every host gets
+        (("rediss://host?cert=/c&key=/k",), "the certificate of a client.*HET_SERVE_PS"),
+        (("http://host",), "begins with none"),
+        (("redis://host", 0), "max_age"),
+        (("redis://host", float("inf")), "max_age"),
+        (("redis://host", 1, "ok"), "stale"),
+        (("redis://host", 1, "fail", -1.0), "max_skew"),
+        (("redis://host", 1, "fail", True), "max_skew"),
+    ],
+)
+def test_bad_arguments_of_follow(arguments, message):
+    names = ("server", "max_age", "stale", "max_skew")
+    with pytest.raises(ValueError, match=message):
+        het_tf.serving.Follow(arguments[0], **dict(zip(names[1:], arguments[1:], strict=False)))
+
+
+NO_FORMAT = r"format is .*; give het_tf\.serving\.Portable\(\) or Native\(\)"
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        *[(lambda p, one=one: het_tf.export(lib.one_table(), p, one), TypeError, NO_FORMAT)
+          for one in ("native", het_tf.serving.Native, None)],
+        (lambda p: het_tf.export(lib.one_table(), None), TypeError, "path is None; give a path"),
+        (lambda p: het_tf.export(lib.one_table(), "gs://bucket/1"), ValueError, "gs://bucket/1"),
+        (lambda p: het_tf.export(lib.one_table(), __file__ + "/1"), OSError, "cannot be written"),
+        (lambda p: het_tf.serving.Native(follow="redis://host"), TypeError, "follow is 'redis:"),
+        (lambda p: het_tf.export(het_tf.keras.Embedding(3), p), TypeError, "model is Embedding"),
+        (lambda p: het_tf.export(plain(), p), ValueError, "no layers of het_tf"),
+        (lambda p: het_tf.export(gone(), p), LookupError, "item"),
+        *[(lambda p, given=given: het_tf.export(lib.one_table(), p, signatures=given), ValueError, message)
+          for given, message in (
+              ({}, "give a dict from names"),
+              ([1], "give a dict from names"),
+              ({"x": None}, "give the model's inputs"),
+              ({"x": lambda ids: ids}, "give the model's inputs"),
+              ({"": {"ids": np.array([1])}}, "non-empty strings"),
+              ({"x": tf.function(lambda ids: ids)}, "without an input_signature"),
+              ({"x": {"ids": 3}}, "batch dimension"),
+              ({"x": {"ids": object()}}, "is not an input of a model"),
+          )],
+    ],
+)  # fmt: skip
+def test_what_is_refused_makes_nothing(call, error, message, tmp_path):
+    with pytest.raises(error, match=message):
+        call(tmp_path / "1")
     assert not list(tmp_path.iterdir())
+
+
+def plain():
+    return keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+
+
+def gone():
+    """A model without its tables."""
+    model = lib.one_table()
+    het_tf.reset()
+    return model
 
 
 @pytest.mark.parametrize("content", [b"[" * 5000, b"[3]", b"\xff", b"x" * (2 << 20), None])
@@ -56,17 +108,8 @@ def test_a_damaged_record_of_an_export(content, tmp_path):
     record.parent.mkdir(parents=True)
     (tmp_path / "1/saved_model.pb").touch()
     os.mkfifo(record) if content is None else record.write_bytes(content)
-    plain = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     with pytest.raises(ValueError, match=r"het_tf\.json (is damaged|is a FIFO|has more than 1.05 MB)"):
-        het_tf.serving.check(tmp_path / "1", np.zeros((1, 2), np.float32), plain)
-
-
-def test_what_is_no_model(tmp_path):
-    with pytest.raises(TypeError, match="model is Embedding"):
-        het_tf.export(het_tf.keras.Embedding(3), tmp_path / "1")
-    plain = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-    with pytest.raises(ValueError, match="no layers of het_tf"):
-        het_tf.export(plain, tmp_path / "1")
+        het_tf.serving.check(tmp_path / "1", np.zeros((1, 2), np.float32), plain())
 
 
 def test_a_path_that_exists(rng, tmp_path):
@@ -89,19 +132,6 @@ def test_a_path_that_exists(rng, tmp_path):
     with pytest.raises(FileExistsError, match="not a SavedModel"):
         het_tf.export(model, photos, overwrite=True)
     assert (photos / "me.jpg").read_text() == "me"
-
-
-def test_a_path_that_cannot_be_written(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match="cannot be written"):
-        het_tf.export(lib.one_table(), tmp_path / "file" / "1")
-    with pytest.raises(ValueError, match="gs://bucket/1"):
-        het_tf.export(lib.one_table("other"), "gs://bucket/1")
-    if os.geteuid() != 0:
-        tmp_path.chmod(0o500)
-        with pytest.raises(OSError, match="cannot be written"):
-            het_tf.export(lib.one_table("third"), tmp_path / "1")
-        tmp_path.chmod(0o700)
 
 
 def test_a_failure_on_the_way_leaves_nothing(rng, tmp_path, monkeypatch):
@@ -154,12 +184,4 @@ def test_a_function_inside_of_the_model(rng, tmp_path):
         het_tf.export(model, tmp_path / "1")
     lib.fill("e", [1, 2], rng)
     np.testing.assert_array_equal(model(ids).numpy(), het_tf.Table("e").lookup([1, 2]))
-    assert not list(tmp_path.iterdir())
-
-
-def test_tables_that_are_gone(tmp_path):
-    model = lib.one_table()
-    het_tf.reset()
-    with pytest.raises(LookupError, match="item"):
-        het_tf.export(model, tmp_path / "1")
     assert not list(tmp_path.iterdir())

@@ -14,9 +14,7 @@ from versions_lib import DIGEST, version
 from het_tf.ext.serving.python.publishing.versions import (
     Decision,
     History,
-    VersionError,
     Versions,
-    parse_entry,
 )
 
 pytestmark = redis_lib.MARKS
@@ -116,21 +114,3 @@ def test_a_history_keeps_what_followers_need():
     entries, _ = history.forget(3)
     assert sorted(history.versions) == [7, 8, 9] and history.in_force == 9
     assert entries == ["2-0", "3-0", "6-0", "8-1", "8-2"]
-
-
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"kind": "promote"}, "a newer het_tf may know"),
-        ({"version": "-1"}, "its version is no number"),
-        ({"time": "nan"}, "not seconds since 1970"),
-        ({"version": None}, "it lacks version"),
-    ],
-)
-def test_decisions_of_others_are_checked(changes, why):
-    made = Decision("rollback", 7, 2.5, "9-1")
-    words = made.fields()
-    assert parse_entry("9-1", words) == made
-    fields = {**dict(zip(words[::2], words[1::2], strict=True)), **changes}
-    with pytest.raises(VersionError, match=why):
-        parse_entry("9-1", [word for pair in fields.items() if pair[1] is not None for word in pair])

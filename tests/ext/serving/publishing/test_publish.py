@@ -17,7 +17,6 @@ from het_tf.ext.checkpoint.python.model import dense
 from het_tf.ext.ps.python import partitions
 from het_tf.ext.serving.python.publishing import callback as callbacks
 from het_tf.ext.serving.python.publishing import dense_store
-from het_tf.ext.serving.python.publishing import publish as publishing
 from het_tf.ext.serving.python.publishing.versions import Versions
 from het_tf.python.session import settings
 from het_tf.python.session.workers import Workers
@@ -89,15 +88,30 @@ def test_a_directory_takes_the_dense_weights(model, client, tmp_path, monkeypatc
         het_tf.publish(model)
 
 
-def test_arguments_that_cannot_be_published_are_refused(model, client, tmp_path):
-    for arguments, error, message in (
-        ({"keep": 0}, ValueError, "keep is 0; give a number of versions, an integer from 1 to 1000"),
-        ({"keep": True}, ValueError, "keep is True"),
-        ({"directory": 3}, TypeError, "directory is 3; give a path"),
-        ({"trained_through": {1, 2}}, ValueError, r"trained_through is \{1, 2\}: .*; give a JSON value"),
-        ({"trained_through": math.nan}, ValueError, "trained_through is nan: .*; give a JSON value"),
-        ({"trained_through": "x" * 70_000}, ValueError, "has 70002 bytes as JSON; give at most 65536"),
-    ):
+EVERYWHERE = [
+    ({"keep": 0}, ValueError, "keep is 0; give a number of versions, an integer from 1 to 1000"),
+    ({"keep": 1001}, ValueError, "keep is 1001"),
+    ({"keep": True}, ValueError, "keep is True"),
+    ({"directory": 3}, TypeError, "directory is 3; give a path"),
+]
+OF_CALLBACK = [
+    ({"every": 0}, ValueError, "every is 0; give seconds > 0"),
+    ({"every": True}, ValueError, "every is True"),
+    ({"every": math.inf}, ValueError, "every is inf"),
+    ({"trained_through": 3}, TypeError, "trained_through is 3; give a function"),
+]
+OF_PUBLISH = [
+    ({"trained_through": {1, 2}}, ValueError, r"trained_through is \{1, 2\}: .*; give a JSON value"),
+    ({"trained_through": math.nan}, ValueError, "trained_through is nan: .*; give a JSON value"),
+    ({"trained_through": "x" * 70_000}, ValueError, "has 70002 bytes as JSON; give at most 65536"),
+]
+
+
+def test_arguments_that_cannot_be_published_are_refused(model, client):
+    for arguments, error, message in EVERYWHERE + OF_CALLBACK:
+        with pytest.raises(error, match=message):
+            het_tf.callbacks.Publish(**arguments)
+    for arguments, error, message in EVERYWHERE + OF_PUBLISH:
         with pytest.raises(error, match=message):
             het_tf.publish(model, **arguments)
     with pytest.raises(TypeError, match="model is 'model'; give a Keras model"):
@@ -263,27 +277,20 @@ def test_a_slow_server_makes_versions_fewer_and_stops_no_step(begun):
     assert callback._thread is None and callback._writing is None
 
 
-def test_an_error_of_the_thread_ends_fit(begun):
+@pytest.mark.parametrize("later", [True, False])
+def test_an_error_of_the_thread_ends_fit(begun, later):
+    """At a later step, or if it was of the last version at the end."""
     callback, clock, recorded = begun(every=1.0)
     recorded.error = ConnectionError("no answer")
-    clock.now += 1.0
-    callback.on_train_batch_end(0)
-    clock.now += 1.0
-    with pytest.raises(ConnectionError, match="no answer"):
-        while True:  # until the thread has failed
-            clock.now += 1.0
-            callback.on_train_batch_end(0)
-    recorded.error = None
-    callback.on_train_end()
-
-
-def test_the_end_of_fit_raises_the_error_of_its_last_version(begun):
-    callback, clock, recorded = begun(every=1.0)
     clock.now += 0.1
     callback.on_train_batch_end(0)
-    recorded.error = RuntimeError("NOPERM")
-    with pytest.raises(RuntimeError, match="NOPERM"):
+    with pytest.raises(ConnectionError, match="no answer"):
+        while later:  # until the thread has failed
+            clock.now += 1.0
+            callback.on_train_batch_end(0)
         callback.on_train_end()
+    recorded.error = None
+    callback.on_train_end()
     assert callback._thread is None
 
 
@@ -302,17 +309,3 @@ def test_a_model_that_its_first_step_builds(server, client):
     model.compile("sgd", "mse")
     fit(model, batches=2, callback=het_tf.callbacks.Publish(every=1e-6))
     assert dense_store.fetch(client, Versions(client, "").last()[-1])
-
-
-def test_arguments_of_the_callback(tmp_path):
-    for arguments, error, message in (
-        ({"every": 0}, ValueError, "every is 0; give seconds > 0"),
-        ({"every": True}, ValueError, "every is True"),
-        ({"every": math.inf}, ValueError, "every is inf"),
-        ({"trained_through": 3}, TypeError, "trained_through is 3; give a function"),
-        ({"keep": 1001}, ValueError, "keep is 1001"),
-        ({"directory": 1}, TypeError, "directory is 1"),
-    ):
-        with pytest.raises(error, match=message):
-            het_tf.callbacks.Publish(**arguments)
-    assert publishing.check_arguments(1000, tmp_path) is None

@@ -19,6 +19,7 @@ from het_tf.ext.ps.python.node import Refused, Unreachable
 from het_tf.ext.serving.python.publishing import dense_store
 from het_tf.ext.serving.python.publishing import publish as publishing
 from het_tf.ext.serving.python.publishing.versions import (
+    Decision,
     TakenError,
     Version,
     VersionError,
@@ -81,6 +82,8 @@ def test_readers_get_what_was_appended(client):
     assert versions.last(2) == [version(4), version(5)] == later(versions, "3-0")
     assert versions.after("5-0", wait=0.01) == []
     assert versions.get(2) == version(2)
+    with pytest.raises(Exception, match="has no namespace 'x': no worker has trained there"):
+        partitions.positions(client, "x")
     with pytest.raises(LookupError, match="has no version 1; 2 to 5 are kept"):
         versions.get(1)
     with pytest.raises(LookupError, match="no version 1; none is kept"):
@@ -103,36 +106,47 @@ def test_a_reader_that_waits_gets_the_next_version(server, client):
     assert found == [version(1)]
 
 
+VERSION, DECISION = version(7), Decision("rollback", 7, 2.5, "9-1")
+
+
 @pytest.mark.parametrize(
-    ("entry", "changes", "why"),
+    ("made", "entry", "changes", "why"),
     [
-        ("7-1", {}, "its ID is no V-0"),
-        ("0-0", {}, "not in 1"),
-        ("7-0", {"kind": "rollback"}, "a newer het_tf may know"),
-        ("7-0", {"dense": "file:../x"}, "not redis:KEY or file:/PATH"),
-        ("7-0", {"sha256": DIGEST.upper()}, "not 64 hexadecimal digits"),
-        ("7-0", {"signature": DIGEST + "\n"}, "not 64 hexadecimal digits"),
-        ("7-0", {"bytes": "-1"}, "not a number of bytes"),
-        ("7-0", {"cut": "{}"}, "not a list of positions"),
-        ("7-0", {"cut": "[]"}, "not a list of positions"),
-        ("7-0", {"cut": '["1:2", "1:-2"]'}, "a position is not"),
-        ("7-0", {"cut": '["1:2", 3]'}, "a position is not"),
-        ("7-0", {"cut": "[" * 9000}, "not a list of positions"),
-        ("7-0", {"trained_through": "NaN"}, "not JSON"),
-        ("7-0", {"trained_through": '"' + "x" * 70000 + '"'}, "not JSON of at most 65536 bytes"),
-        ("7-0", {"time": "inf"}, "not seconds since 1970"),
-        ("7-0", {"time": "now"}, "not seconds since 1970"),
-        ("7-0", {"cut": None, "time": None}, "it lacks cut, time"),
+        (VERSION, "7-1", {}, "its ID is no V-0"),
+        (VERSION, "0-0", {}, "not in 1"),
+        *[(VERSION, "7-0", {name: value}, why) for name, value, why in (
+            ("dense", "file:../x", "not redis:KEY or file:/PATH"),
+            ("sha256", DIGEST.upper(), "not 64 hexadecimal digits"),
+            ("signature", DIGEST + "\n", "not 64 hexadecimal digits"),
+            ("bytes", "-1", "not a number of bytes"),
+            ("cut", "{}", "not a list of positions"),
+            ("cut", "[]", "not a list of positions"),
+            ("cut", '["1:2", "1:-2"]', "a position is not"),
+            ("cut", '["1:2", 3]', "a position is not"),
+            ("cut", "[" * 9000, "not a list of positions"),
+            ("trained_through", "NaN", "not JSON"),
+            ("trained_through", '"' + "x" * 70000 + '"', "not JSON of at most 65536 bytes"),
+            ("time", "inf", "not seconds since 1970"),
+            ("time", "now", "not seconds since 1970"),
+        )],
+        (VERSION, "7-0", {"cut": None, "time": None}, "it lacks cut, time"),
+        (DECISION, "9-1", {"kind": "promote"}, "a newer het_tf may know"),
+        (DECISION, "9-1", {"version": "-1"}, "its version is no number"),
+        (DECISION, "9-1", {"time": "nan"}, "not seconds since 1970"),
+        (DECISION, "9-1", {"version": None}, "it lacks version"),
     ],
-)
-def test_entries_of_others_are_checked(entry, changes, why):
-    words = version(7).fields()
+)  # fmt: skip
+def test_entries_of_others_are_checked(made, entry, changes, why):
+    words = made.fields()
     fields = {**dict(zip(words[::2], words[1::2], strict=True)), "more": "is ignored"}
-    assert Version.parse("7-0", [word for pair in fields.items() for word in pair]) == version(7)
+    words = [word for pair in fields.items() for word in pair]
+    assert parse_entry("7-0" if made is VERSION else "9-1", words) == made
     fields = {name: value for name, value in {**fields, **changes}.items() if value is not None}
     with pytest.raises(VersionError, match=why) as caught:
-        Version.parse(entry, [word for pair in fields.items() for word in pair])
-    assert caught.value.entry == entry
+        (parse_entry if made is DECISION else Version.parse)(
+            entry, [word for pair in fields.items() for word in pair]
+        )
+    assert made is DECISION or caught.value.entry == entry
 
 
 def test_an_append_whose_answer_was_lost_is_no_error(client):
@@ -217,15 +231,6 @@ def test_damaged_blobs_are_refused(publisher, client, tmp_path, where):
     damage(bytes(content))
     with pytest.raises(ValueError, match=f"have the signature {made.signature}, and the version says 0123"):
         dense_store.fetch(client, Version(**{**vars(made), "signature": DIGEST}))
-
-
-def test_blobs_too_large_for_the_server_need_a_directory(client, tmp_path):
-    dense_store.AtServer(client, "").check(64 << 20)
-    with pytest.raises(
-        ValueError, match=r"have 67.1 MB, and the parameter server takes 67.1 MB; give directory="
-    ):
-        dense_store.AtServer(client, "").check((64 << 20) + 1)
-    dense_store.InDirectory(tmp_path).check(1 << 40)
 
 
 def test_files_that_interrupted_writes_left_are_removed(publisher, tmp_path, monkeypatch):
@@ -361,8 +366,3 @@ def test_rights_of_users_are_enough_and_no_more(publisher, server):
         reader.close()
     finally:
         server.command("ACL", "DELUSER", "het-worker", "het-follower")
-
-
-def test_namespaces_that_nobody_trains_are_named(client):
-    with pytest.raises(Exception, match="has no namespace 'x': no worker has trained there"):
-        partitions.positions(client, "x")
