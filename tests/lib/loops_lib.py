@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import tensorflow as tf
+from backends_lib import DIM, IDS, Reference, rows
 from floats_lib import TRAINED, assert_close
 
 import het_tf
 
 keras = tf.keras
-IDS, DIM = 12, 3
 
 # Name -> the optimizer of a table, and Keras' own.
 OPTIMIZERS = {
@@ -21,42 +21,18 @@ OPTIMIZERS = {
 }
 
 
-class Reference(keras.layers.Embedding):
-    """keras.layers.Embedding whose gradient is dense: Keras would square slices before it adds equal ids."""
-
-    def __init__(self, **kwargs):
-        super().__init__(IDS, DIM, **kwargs)
-
-    def call(self, inputs):
-        return tf.tensordot(tf.one_hot(inputs, IDS), tf.convert_to_tensor(self.embeddings), 1)
-
-
 class Pair:
-    """Two equal models.
+    """Two equal models, `ours` and `theirs`; `layers_of`: for each layer the table, default: one a table."""
 
-    Attributes:
-      models: Ours and the reference; each has `tables`, `dense` and calls `rows`.
-    """
-
-    def __init__(self, kind="sgd", tables=("t",), layers_of=None, **layer_arguments):
-        """`layers_of`: for each layer the table; default: one layer a table."""
+    def __init__(self, kind="sgd", tables=("t",), layers_of=None):
         table_optimizer, self.optimizer = OPTIMIZERS[kind]
         layers_of = layers_of or tables
-        self.tables = tables
         ours = [
-            het_tf.keras.Embedding(
-                DIM, name=f"layer_{i}", table=table, optimizer=table_optimizer(), **layer_arguments
-            )
+            het_tf.keras.Embedding(DIM, name=f"layer_{i}", table=table, optimizer=table_optimizer())
             for i, table in enumerate(layers_of)
         ]
-        references = {}
-        for table in tables:
-            references[table] = Reference(dtype=layer_arguments.get("dtype"))
-            references[table].build((None,))
-            references[table].set_weights([rows(table)])
-        theirs = [references[table] for table in layers_of]
-        self.references = references
-        self.ours, self.theirs = Model(ours), Model(theirs)
+        self.references = {table: Reference(rows(table)) for table in tables}
+        self.ours, self.theirs = Model(ours), Model([self.references[table] for table in layers_of])
         for model in self:
             model.head.build((None, DIM))
         self.theirs.head.set_weights(self.ours.head.get_weights())
@@ -66,11 +42,27 @@ class Pair:
 
     def check(self, ulps=TRAINED):
         """Rows and dense weights are equal."""
-        for table in self.tables:
-            want = self.references[table].get_weights()[0]
+        for table, reference in self.references.items():
+            want = reference.get_weights()[0]
             assert_close(rows(table), want, ulps, magnitude=np.abs(want).max())
         for mine, other in zip(self.ours.head.get_weights(), self.theirs.head.get_weights(), strict=True):
             assert_close(mine, other, ulps, magnitude=max(1e-3, np.abs(other).max()))
+
+    def train(self, gradients, mode="graph", steps=4, **options):
+        """Trains both models on every batch by gradients(model, batch): of all variables, or pairs."""
+        for model in self:
+            model.optimizer = self.optimizer(**options)
+            model.optimizer.build(model.variables)
+
+            def step(*batch, model=model):
+                found = gradients(model, batch)
+                pairs = found if isinstance(found[0], tuple) else zip(found, model.variables, strict=True)
+                if pairs := [(one, of) for one, of in pairs if one is not None]:
+                    model.optimizer.apply_gradients(pairs)
+
+            run = tf.function(step) if mode == "graph" else step
+            for model.number, batch in enumerate(batches(steps)):
+                run(*batch)
 
 
 class Model:
@@ -92,25 +84,17 @@ class Model:
         ids, labels = batch
         return tf.reduce_mean((self(ids, layer) - labels) ** 2)
 
-
-def rows(table="t"):
-    return het_tf.Table(table).lookup(np.arange(IDS))
+    def gradients(self, loss):
+        """The gradients of loss() by all variables."""
+        with tf.GradientTape() as tape:
+            value = loss()
+        return tape.gradient(value, self.variables)
 
 
 def batches(steps=4, size=8, seed=1):
     """Ids [size], with equal ones, and labels [size, 1] of each step."""
     rng = np.random.default_rng(seed)
     return [
-        (
-            tf.constant(rng.integers(0, IDS, size)),
-            tf.constant(rng.normal(size=(size, 1)), tf.float32),
-        )
+        (tf.constant(rng.integers(0, IDS, size)), tf.constant(rng.normal(size=(size, 1)), tf.float32))
         for _ in range(steps)
     ]
-
-
-def gradients_of(model, loss):
-    """The gradients of loss() by all variables of a model."""
-    with tf.GradientTape() as tape:
-        value = loss()
-    return tape.gradient(value, model.variables)

@@ -270,6 +270,15 @@ def test_dense_weights_see_the_average_and_rows_their_share(played):
     assert np.abs(rows_of_one - initial).max() > 1e-4
 
 
+@pytest.mark.parametrize(("scale", "want"), [("mean", -0.25), ("sum", -1.0)])
+def test_gradients_are_scaled_by_the_number_of_workers(fresh, monkeypatch, scale, want):
+    het_tf.init(gradient_scale=scale)
+    monkeypatch.setattr(settings.current, "workers", Played(ranks=4))  # past init, which wants real ones
+    layer = rules_lib.embedding(het_tf.optimizers.SGD(1.0), initializer="zeros")
+    rules_lib.learn(layer, lambda: layer(tf.constant([1])), reduce=True)
+    np.testing.assert_allclose(rules_lib.rows([1]), [[want] * 4])
+
+
 def test_distribute_refuses(fresh, monkeypatch):
     model = rules_lib.make_model()
     fit = model.fit

@@ -7,12 +7,13 @@ import os
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
-from backends_lib import BACKEND, DIM, IDS, rows
+from backends_lib import BACKEND, DIM, IDS, on_tensorflow, rows
 
 import het_tf
 
@@ -56,14 +57,14 @@ def head(x, inputs):
 
 def functional():
     inputs = keras.Input((2,), dtype="int32")
-    return head(embed()(inputs), inputs), ids(2)
+    return head(embed()(inputs), inputs), ids(2), [ids(2)]
 
 
 def sequential():
-    model = keras.Sequential([keras.Input((2,), dtype="int32"), embed("sum"), keras.layers.Dense(1)])
-    model.layers[-1].set_weights([np.ones((DIM, 1)), np.zeros(1)])
+    layers = [keras.layers.BatchNormalization(), keras.layers.Dropout(0.5, seed=1), keras.layers.Dense(1)]
+    model = keras.Sequential([keras.Input((2,), dtype="int32"), embed("sum"), *layers])
     model.compile("sgd", "mse")
-    return model, ids(2)
+    return model, ids(2), [ids(2)]
 
 
 def computed():
@@ -72,7 +73,9 @@ def computed():
     layer = embed(padding_id=0)
     x = layer(keras.ops.mod(inputs["a"] * 5, IDS))
     y = layer(inputs["b"], mask=keras.ops.less(inputs["b"], 6))
-    return head(keras.layers.Concatenate(axis=1)([x, y]), inputs), {"a": ids(2), "b": ids(3, seed=1)}
+    a, b = ids(2), ids(3, seed=1)
+    found = [a * 5 % IDS, np.where(b < 6, b, 0)]
+    return head(keras.layers.Concatenate(axis=1)([x, y]), inputs), {"a": a, "b": b}, found
 
 
 def collection():
@@ -83,23 +86,49 @@ def collection():
     }
     inputs = {"b": keras.Input((3,), dtype="int32"), "a": keras.Input((2,), dtype="int32")}
     found = het_tf.keras.EmbeddingCollection(features)(inputs)
-    return head(keras.layers.Concatenate()([found["a"], found["b"]]), inputs), {"a": ids(2), "b": ids(3)}
+    x = {"a": ids(2) + 1, "b": ids(3) + 1}
+    return head(keras.layers.Concatenate()([found["a"], found["b"]]), inputs), x, [*x.values()]
 
 
-@pytest.mark.parametrize("make", [functional, sequential, computed, collection])
-def test_rows_are_those_without_a_plan(make):
+def vocabulary():
+    words = keras.Input((2,), dtype="string")
+    numbers = keras.layers.StringLookup(vocabulary=["red", "blue"], mask_token="")(words)
+    x = np.array([["red", ""], ["blue", "red"], ["?", ""]] * (SIZE * STEPS // 3), object)
+    found = [{"": 0, "?": 1, "red": 2, "blue": 3}[word] for word in x.ravel()]
+    pooled = keras.layers.GlobalAveragePooling1D()(embed(padding_id=0)(numbers))
+    return head(pooled, words), x, [np.array(found)]
+
+
+MAKES = [functional, sequential, computed, collection, pytest.param(vocabulary, marks=on_tensorflow)]
+
+
+@pytest.mark.parametrize("make", MAKES)
+def test_rows_are_those_without_a_plan(make, tmp_path):
+    """Would catch: ids of a layer's input in place of those that the model makes of it; in a profile, too."""
     found = []
     for ahead in (False, True):
-        model, x = make()
+        model, x, looked_up = make()
         batches = stream(x)
-        model.fit(het_tf.lookahead(batches, model, window=3) if ahead else batches, verbose=0)
-        found.append(rows())
-        calls = 2 if make is computed else 1
-        assert het_tf.Table("t").stats()["planned"] == (STEPS * calls if ahead else 0)
+        history = model.fit(
+            het_tf.lookahead(batches, model, window=3) if ahead else batches, verbose=0
+        ).history
+        found.append([history["loss"], rows()])
+        assert het_tf.Table("t").stats()["planned"] == STEPS * (2 if make is computed else 1) * ahead
         het_tf.reset()
         keras.utils.clear_session(free_memory=False)
-    assert np.ptp(found[0]) > 0
-    np.testing.assert_array_equal(*found)
+        keras.utils.set_random_seed(0)
+    assert np.ptp(found[0][1]) > 0
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+    model, x, looked_up = make()
+    (table,) = het_tf.planner.profile(stream(x), model, out=tmp_path).tables
+    all_ids = np.concatenate([one.ravel() for one in looked_up])
+    if make in (computed, vocabulary):  # with padding
+        all_ids = all_ids[all_ids != 0]
+    assert (table.name, table.dim, table.uses) == ("t", DIM, len(all_ids))
+    assert table.rows == len(np.unique(all_ids))
+    with pytest.raises(ValueError, match="give a"):
+        het_tf.planner.profile(3, model, out=tmp_path)
 
 
 def test_a_layer_and_its_ids():
@@ -111,37 +140,88 @@ def test_a_layer_and_its_ids():
     assert het_tf.Table("t").stats()["planned"] == STEPS
 
 
-def test_ids_that_only_the_step_knows():
+@on_tensorflow
+def test_inputs_selects_the_inputs_of_a_model():
+    import tensorflow as tf
+
+    data = tf.data.Dataset.from_tensor_slices((ids(2), ids(3, seed=1))).batch(SIZE)
+    model = computed()[0]
+    assert len(list(het_tf.lookahead(data, model, inputs=lambda x, y: {"a": x, "b": y}))) == STEPS
+    with pytest.raises(ValueError, match=r"layer .*cannot be called on the inputs .*give inputs=, a func"):
+        het_tf.lookahead(data, model)
+
+
+def by_a_weight():
+    inputs, layer = keras.Input((2,), dtype="int32"), embed()
+    x = keras.layers.Dense(2)(layer(inputs))
+    return head(layer(keras.ops.cast(keras.ops.sum(x, -1), "int32")), inputs)
+
+
+def nested():
     inputs = keras.Input((2,), dtype="int32")
-    layer = embed()
-    ids_of = keras.ops.cast(keras.ops.sum(keras.layers.Dense(2)(layer(inputs)), -1), "int32")
-    model = head(layer(ids_of), inputs)
-    with pytest.raises(ValueError, match=r"on ids that depend on .*give that layer in place of the model"):
-        list(het_tf.lookahead(stream(ids(2)), model))
+    inner = keras.Sequential([keras.Input((2,), dtype="int32"), embed()], name="tower")
+    return head(inner(inputs), inputs)
 
-    class Own(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.rows = layer
 
-        def call(self, x):
-            return self.rows(x)
+class Subclass(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.rows = embed()
 
-    if BACKEND != "tensorflow":
-        with pytest.raises(ValueError, match=r"in code that Keras does not record.*and inputs="):
-            het_tf.lookahead(stream(ids(2)), Own())
-        with pytest.raises(ValueError, match="shows no layer of het_tf before its first call"):
-            het_tf.lookahead(stream(ids(2)), keras.Sequential([keras.layers.Dense(1)]))
-        nested = keras.Sequential([keras.Input((2,), dtype="int32"), layer], name="tower")
-        with pytest.raises(ValueError, match="calls layer 't' inside of 'tower'"):
-            het_tf.lookahead(stream(ids(2)), head(nested(inputs), inputs))
+    def call(self, x):
+        return self.rows(x * 2 + 1)
+
+
+class Lazy(keras.Model):
+    def build(self, shape):
+        self.rows = embed()
+
+    def call(self, x):
+        return self.rows(x)
+
+
+UNKNOWN = {
+    by_a_weight: "calls layer 't' on ids that depend on 't'",
+    nested: "calls layer 't' inside of 'tower'",
+    Subclass: "calls layer 't' in code that Keras does not record",
+    Lazy: "shows no layer of het_tf before its first call",
+}
+
+
+@pytest.mark.parametrize("kind", UNKNOWN)
+def test_ids_that_only_the_step_knows_are_refused(kind, tmp_path):
+    """Would catch: plans of other ids than the step's."""
+    model, message = kind(), f"{UNKNOWN[kind]}.*give (that|its) layer in place of the model, and inputs="
+    for ahead in (het_tf.lookahead, partial(het_tf.planner.profile, out=tmp_path)):
+        with pytest.raises(ValueError, match=message):
+            list(ahead(stream(ids(2)), model))
+    model(ids(2))
+    table = getattr(model, "rows", None) or embed()
+    assert len(list(het_tf.lookahead(stream(ids(2)), table, inputs=lambda x, y: x))) == STEPS
+
+
+@on_tensorflow
+def test_ids_of_a_sample_must_be_known_to_tell_samples_apart(tmp_path):
+    """Would catch: a profile that takes each id of a flat list for a sample."""
+    x = keras.Input((3,), dtype="int32")
+    rows = embed()(keras.ops.reshape(x, [-1]))
+    model = keras.Model(x, keras.layers.Dense(1)(keras.ops.reshape(rows, [-1, 3 * DIM])), name="flat")
+    model.compile("sgd", "mse")
+    data = stream(ids(3))
+    model.fit(het_tf.lookahead(data, model), verbose=0)
+    assert het_tf.Table("t").stats()["planned"] == STEPS
+    for one in (data, data.unbatch().batch(SIZE, drop_remainder=True)):
+        with pytest.raises(
+            ValueError, match=r"model flat.* gives layer t ids whose first axis is not that of"
+        ):
+            het_tf.planner.profile(one, model, out=tmp_path)
 
 
 @pytest.mark.skipif(BACKEND == "tensorflow", reason="of iterators")
 @pytest.mark.parametrize("make", [functional, sequential])
 def test_names_that_a_release_of_keras_lacks(make, monkeypatch):
     """The calls of a functional model are in attributes of Keras that are not public."""
-    model, x = make()
+    model, x, _ = make()
     if make is sequential:
         monkeypatch.setattr(model, "_functional", None)
     else:
@@ -189,24 +269,12 @@ def test_an_iterator_that_is_left_and_one_that_fails():
     assert not [one for one in threading.enumerate() if one.name.startswith("het_lookahead")]
 
 
-@pytest.mark.skipif(BACKEND == "tensorflow", reason="of iterators")
-def test_a_profile_of_an_iterator(tmp_path):
-    model, x = computed()
-    stats = het_tf.planner.profile(stream(x), model, out=tmp_path)
-    a, b = x["a"] * 5 % IDS, x["b"]
-    (table,) = stats.tables
-    assert stats.samples == SIZE * STEPS and table.name == "t" and table.dim == DIM
-    assert table.uses == (a != 0).sum() + ((b != 0) & (b < 6)).sum()
-    with pytest.raises(ValueError, match="give a DataLoader, or an iterator with batches"):
-        het_tf.planner.profile(3, model, out=tmp_path)
-
-
 @pytest.mark.slow
 def test_het_plan_forecasts(tmp_path):
     """The commands count what a function of the user's gives."""
     (tmp_path / "clicks.py").write_text(
         "import test_lookahead as of\n\n"
-        "def samples():\n    model, x = of.collection()\n    return of.stream(x), model\n"
+        "def samples():\n    model, x, _ = of.collection()\n    return of.stream(x), model\n"
     )
     here = Path(__file__)
     paths = [str(one) for one in (here.parents[3], here.parents[2] / "lib", here.parent, tmp_path)]

@@ -48,7 +48,7 @@ def test_both_ranks_are_through(job, case):
     [
         (1, "kill", "rank 1 (has ended|is lost)", ".* failed first: killed by SIGKILL"),
         pytest.param(0, "kill", "rank 0 (has ended|is lost)", ".* failed first: killed by SIGKILL",
-                     marks=pytest.mark.long),
+                     marks=[pytest.mark.long, on_tensorflow]),
         pytest.param(1, "stop", "rank 1 is lost: nothing has come from it for 2 s; its process is stopped",
                      ".* is stopped", marks=on_tensorflow),
         pytest.param(1, "error", "rank 1 has ended", ".* failed first: .*OSError: the disk of rank 1 is full",

@@ -1,41 +1,37 @@
-"""A table is a variable: in every loop it learns what a variable of rows learns, and rests otherwise."""
+"""A table is a variable: in every loop it learns what a variable of rows learns, and rests otherwise.
+
+What loops do on each backend is tests/plugin/backends/test_training.py and test_uses_of_gradients.py.
+"""
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from floats_lib import MODEL
-from loops_lib import DIM, IDS, Pair, batches, gradients_of, rows
+from backends_lib import DIM, IDS, rows
+from floats_lib import MODEL, TRAINED
+from loops_lib import Pair, batches
+from rules_lib import MODES, data, embedding, make_model, step
 
 import het_tf
 
 keras = tf.keras
 pytestmark = pytest.mark.usefixtures("fresh")
-MODES = ["graph", "eager"]
+LOOPS = {}
 
 
-def traced(mode, function):
-    return tf.function(function) if mode == "graph" else function
+def learns(kind="adagrad", modes=("graph",), updates=4, ulps=TRAINED, frozen=None, **pair):
+    """Adds a loop of gradients(model, batch), and how often it updates each table; `frozen`: a layer."""
+
+    def add(gradients):
+        for mode in modes:
+            LOOPS[f"{gradients.__name__}-{len(LOOPS)}"] = gradients, kind, mode, updates, ulps, frozen, pair
+        return gradients
+
+    return add
 
 
-def add(*lists):
+def summed(*lists):
     """The sums of the gradients of several steps."""
     return [tf.add_n([tf.convert_to_tensor(one) for one in of]) for of in zip(*lists, strict=True)]
-
-
-def each(pair, gradients, mode="graph", steps=4):
-    """Trains both models on every batch by gradients(model, batch): of all variables, or pairs."""
-    for model in pair:
-        optimizer = pair.optimizer()
-        optimizer.build(model.variables)
-
-        def step(*batch, model=model, optimizer=optimizer):
-            found = gradients(model, batch)
-            pairs = found if isinstance(found[0], tuple) else zip(found, model.variables, strict=True)
-            optimizer.apply_gradients([(one, of) for one, of in pairs if one is not None])
-
-        run = traced(mode, step)
-        for batch in batches(steps):
-            run(*batch)
 
 
 def two_losses(model, batch):
@@ -47,262 +43,208 @@ def two_losses(model, batch):
     return tape.gradient(one, model.variables), tape.gradient(two, model.variables)
 
 
-# --- losses: one update of a row in one apply ---------------------------------------------------------
+# --- one update of a row in one apply -------------------------------------------------------------------
 
 
+@learns("sgd", MODES)
+@learns("adagrad", MODES)
+def one_call(model, batch):
+    return model.gradients(lambda: model.loss(batch))
+
+
+@learns("sgd", MODES)
+@learns("adagrad", MODES)
 def two_calls(model, batch):
     ids, labels = batch
-    return model.loss(batch) + model.loss((ids[::2], labels[1::2]))
+    return model.gradients(lambda: model.loss(batch) + model.loss((ids[::2], labels[1::2])))
 
 
+@learns("sgd", MODES, layers_of=("t", "t"))
+@learns("adagrad", MODES, layers_of=("t", "t"))
 def two_layers(model, batch):
-    return model.loss(batch) + model.loss(((batch[0] + 1) % IDS, batch[1]), 1)
+    return model.gradients(lambda: model.loss(batch) + model.loss(((batch[0] + 1) % IDS, batch[1]), 1))
 
 
+@learns()
 def recomputed(model, batch):
     ids, labels = batch
     again = tf.recompute_grad(lambda ids: model.layers[0](ids))
-    return tf.reduce_mean((model.head(again(ids)) - labels) ** 2)
+    return model.gradients(lambda: tf.reduce_mean((model.head(again(ids)) - labels) ** 2))
 
 
+@learns()
 @tf.autograph.experimental.do_not_convert
 def mapped(model, batch):
-    ids, labels = batch
-    parts = (tf.reshape(ids, [4, 2]), tf.reshape(labels, [4, 2, 1]))
-    return tf.reduce_mean(tf.map_fn(model.loss, parts, fn_output_signature=tf.float32))
+    parts = (tf.reshape(batch[0], [4, 2]), tf.reshape(batch[1], [4, 2, 1]))
+    return model.gradients(
+        lambda: tf.reduce_mean(tf.map_fn(model.loss, parts, fn_output_signature=tf.float32))
+    )
 
 
+@learns()
 def looped(model, batch):
     ids, labels = batch
-    total = tf.constant(0.0)
-    for part in tf.range(4):
-        total += model.loss((ids[part * 2 : part * 2 + 2], labels[part * 2 : part * 2 + 2])) / 4.0
-    return total
+
+    def loss():
+        total = tf.constant(0.0)
+        for part in tf.range(4):
+            total += model.loss((ids[part * 2 : part * 2 + 2], labels[part * 2 : part * 2 + 2])) / 4.0
+        return total
+
+    return model.gradients(loss)
 
 
+@learns()
 def penalised(model, batch):
     """The inner gradient is by what the head gets: the rows' own gradient is of the first order."""
     ids, labels = batch
     scale = tf.ones([8, DIM])
-    with tf.GradientTape() as inner:
-        inner.watch(scale)
-        out = model.head(model.layers[0](ids) * scale)
-        value = tf.reduce_mean((out - labels) ** 2)
-    return value + tf.reduce_sum(inner.gradient(value, scale) ** 2)
+
+    def loss():
+        with tf.GradientTape() as inner:
+            inner.watch(scale)
+            out = model.head(model.layers[0](ids) * scale)
+            value = tf.reduce_mean((out - labels) ** 2)
+        return value + tf.reduce_sum(inner.gradient(value, scale) ** 2)
+
+    return model.gradients(loss)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("kind", ["sgd", "adagrad"])
-@pytest.mark.parametrize("loss", [lambda model, batch: model.loss(batch), two_calls, two_layers])
-def test_all_lookups_of_an_apply_are_one_update(loss, kind, mode):
-    pair = Pair(kind, layers_of=("t", "t") if loss is two_layers else None)
-    each(pair, lambda model, batch: gradients_of(model, lambda: loss(model, batch)), mode)
-    pair.check()
-    assert het_tf.Table("t").updates == 4
-    assert max(het_tf.Table("t").scan()["clocks"]) <= 4
-    assert len({id(one) for layer in pair.ours.layers for one in layer.trainable_variables}) == 1
+# --- what loops do to gradients, and between two of them --------------------------------------------------
 
 
-@pytest.mark.parametrize("loss", [recomputed, mapped, looped, penalised])
-def test_a_lookup_in_other_parts_of_tensorflow(loss):
-    pair = Pair("adagrad")
-    each(pair, lambda model, batch: gradients_of(model, lambda: loss(model, batch)))
-    pair.check()
-    assert het_tf.Table("t").updates == 4
+@learns("sgd", MODES)
+@learns("adagrad", MODES)
+def accumulated_by_hand(model, batch):
+    ids, labels = batch
+    parts = [(ids[part::3], labels[part::3]) for part in range(3)]
+    return summed(*(model.gradients(lambda part=part: model.loss(part) / 3.0) for part in parts))
 
 
-def test_layers_that_share_some_tables_update_each_once():
-    """The second layer has a table of the first, and one of its own: two variables."""
-    shared, own = (het_tf.TableConfig(name, DIM, het_tf.optimizers.SGD(0.5), "zeros") for name in "so")
-    first = het_tf.keras.EmbeddingCollection({"s": het_tf.FeatureConfig(shared)}, name="first")
-    both = het_tf.keras.EmbeddingCollection(
-        {"s": het_tf.FeatureConfig(shared), "o": het_tf.FeatureConfig(own)}, name="both"
-    )
-    variables = list({id(v): v for v in first.trainable_variables + both.trainable_variables}.values())
-    assert len(variables) == 2
-    ids = tf.constant([1, 1])
-    with tf.GradientTape() as tape:
-        found = both({"s": ids, "o": ids})
-        loss = (
-            tf.reduce_sum(first({"s": ids})["s"]) + tf.reduce_sum(found["s"]) + 3 * tf.reduce_sum(found["o"])
-        )
-    keras.optimizers.SGD().apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
-    np.testing.assert_allclose(rows("s")[1], [-2.0] * DIM)
-    np.testing.assert_allclose(rows("o")[1], [-3.0] * DIM)
-    assert het_tf.Table("s").updates == het_tf.Table("o").updates == 1
-    # Only one of the variables: the other table stays.
-    with tf.GradientTape() as tape:
-        found = both({"s": ids, "o": ids})
-        loss = tf.reduce_sum(found["s"]) + tf.reduce_sum(found["o"])
-    (of_shared,) = first.trainable_variables
-    keras.optimizers.SGD().apply_gradients([(tape.gradient(loss, of_shared), of_shared)])
-    np.testing.assert_allclose(rows("s")[1], [-3.0] * DIM)
-    np.testing.assert_allclose(rows("o")[1], [-3.0] * DIM)
+@learns("sgd", ulps=MODEL)
+def clipped_together(model, batch):
+    return tf.clip_by_global_norm(model.gradients(lambda: 7.0 * model.loss(batch)), 0.3)[0]
 
 
-# --- a gradient that is not applied -------------------------------------------------------------------
+@learns("sgd", ulps=MODEL)
+def clipped(model, batch):
+    return [tf.clip_by_norm(one, 0.2) for one in model.gradients(lambda: 7.0 * model.loss(batch))]
 
 
-def test_a_gradient_that_nobody_applies_changes_nothing_and_is_counted():
-    pair = Pair()
-    before = rows()
-    batch = batches(1)[0]
-    for _ in range(262):
-        gradients_of(pair.ours, lambda: pair.ours.loss(batch))
-    np.testing.assert_array_equal(rows(), before)
-    assert het_tf.Table("t").updates == het_tf.Table("t").size == 0
-    assert het_tf.Table("t").stats()["unapplied_gradients"] == 6
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_skipped_steps(mode):
-    pair = Pair("adagrad")
-    for model in pair:
-        optimizer = pair.optimizer()
-        optimizer.build(model.variables)
-
-        def step(number, *batch, model=model, optimizer=optimizer):
-            found = gradients_of(model, lambda: model.loss(batch))
-            if number % 2 == 0:
-                optimizer.apply_gradients(zip(found, model.variables, strict=True))
-
-        run = traced(mode, step)
-        for number, batch in enumerate(batches(6)):
-            run(tf.constant(number) if mode == "graph" else number, *batch)
-    pair.check()
-    assert het_tf.Table("t").updates == 3
-
-
-def test_sam_takes_the_gradient_at_perturbed_dense_weights():
-    pair = Pair("adagrad")
-
-    def gradients(model, batch):
-        first = gradients_of(model, lambda: model.loss(batch))
-        dense = list(zip(first, model.variables, strict=True))[1:]
-        norm = tf.linalg.global_norm([one for one, _ in dense])
-        for gradient, variable in dense:
-            variable.assign_add(0.05 * gradient / norm)
-        second = gradients_of(model, lambda: model.loss(batch))
-        for gradient, variable in dense:
-            variable.assign_sub(0.05 * gradient / norm)
-        return second
-
-    each(pair, gradients)
-    pair.check()
-
-
-# --- what loops do to gradients -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("kind", ["sgd", "adagrad"])
-def test_accumulation_by_hand(kind, mode):
-    pair = Pair(kind)
-
-    def gradients(model, batch):
-        ids, labels = batch
-        parts = [(ids[part::3], labels[part::3]) for part in range(3)]
-        return add(*(gradients_of(model, lambda part=part: model.loss(part) / 3.0) for part in parts))
-
-    each(pair, gradients, mode)
-    pair.check()
-    assert het_tf.Table("t").updates == 4
-
-
-CHANGES = {
-    "clipped together": lambda found: tf.clip_by_global_norm(found, 0.3)[0],
-    "clipped": lambda found: [tf.clip_by_norm(one, 0.2) for one in found],
-    "scaled": lambda found: [one * 0.25 for one in found],
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_what_is_linear_happens_to_rows(change):
-    pair = Pair()
-
-    def gradients(model, batch):
-        return CHANGES[change](gradients_of(model, lambda: 7.0 * model.loss(batch)))
-
-    each(pair, gradients)
-    pair.check(MODEL)
-
-
-def test_the_norm_of_a_gradient_is_that_of_its_rows():
-    pair = Pair()
-    batch = batches(1)[0]
-    norms = [
-        tf.norm(tf.convert_to_tensor(gradients_of(model, lambda model=model: model.loss(batch))[0]))
-        for model in pair
-    ]
-    np.testing.assert_allclose(*norms, rtol=1e-5)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_two_losses_of_a_persistent_tape(mode):
+@learns("sgd", MODES, ulps=MODEL)
+def two_losses_of_a_persistent_tape(model, batch):
     """PCGrad: each task's gradient loses what is against the other's, then both are added."""
-    pair = Pair()
-
-    def gradients(model, batch):
-        first, second = two_losses(model, batch)
-        # The head's gradients decide; rows follow with the same coefficients.
-        dot = tf.add_n([tf.reduce_sum(a * b) for a, b in zip(first[1:], second[1:], strict=True)])
-        against = tf.minimum(dot, 0.0)
-        squares = [tf.add_n([tf.reduce_sum(one**2) for one in of[1:]]) for of in (first, second)]
-        return [
-            tf.convert_to_tensor(a) * (1 - against / squares[0])
-            + tf.convert_to_tensor(b) * (1 - against / squares[1])
-            for a, b in zip(first, second, strict=True)
-        ]
-
-    each(pair, gradients, mode)
-    pair.check(MODEL)
-    assert het_tf.Table("t").updates == 4
+    first, second = two_losses(model, batch)
+    # The head's gradients decide; rows follow with the same coefficients.
+    dot = tf.add_n([tf.reduce_sum(a * b) for a, b in zip(first[1:], second[1:], strict=True)])
+    squares = [tf.add_n([tf.reduce_sum(one**2) for one in of[1:]]) for of in (first, second)]
+    against = [1 - tf.minimum(dot, 0.0) / one for one in squares]
+    first, second = (
+        [tf.convert_to_tensor(one) * factor for one in of]
+        for of, factor in zip((first, second), against, strict=True)
+    )
+    return summed(first, second)
 
 
-def test_one_of_two_losses_of_a_persistent_tape():
-    pair = Pair("adagrad")
-    each(pair, lambda model, batch: two_losses(model, batch)[1])
-    pair.check()
+@learns()
+def one_of_two_losses(model, batch):
+    return two_losses(model, batch)[1]
 
 
-def test_applied_twice_is_two_updates():
-    pair = Pair("adagrad")
-    for model in pair:
-        optimizer = pair.optimizer()
-        found = gradients_of(model, lambda model=model: model.loss(batches(1)[0]))
-        for _ in range(2):
-            optimizer.apply_gradients(zip(found, model.variables, strict=True))
-    pair.check()
-    assert het_tf.Table("t").updates == 2
+@learns()
+def sam(model, batch):
+    """The gradient at perturbed dense weights; the first one is not applied."""
+    first = model.gradients(lambda: model.loss(batch))
+    dense = list(zip(first, model.variables, strict=True))[1:]
+    norm = tf.linalg.global_norm([one for one, _ in dense])
+    for gradient, variable in dense:
+        variable.assign_add(0.05 * gradient / norm)
+    second = model.gradients(lambda: model.loss(batch))
+    for gradient, variable in dense:
+        variable.assign_sub(0.05 * gradient / norm)
+    return second
 
 
-# --- some of the variables ----------------------------------------------------------------------------
+# --- some of the variables --------------------------------------------------------------------------------
 
 
-def test_two_optimizers_for_two_parts():
-    pair = Pair("adagrad")
-    for model in pair:
-        of_rows, of_head = pair.optimizer(), keras.optimizers.Adam(0.05)
-        split = len(model.variables) - len(model.head.trainable_variables)
-        for batch in batches():
-            found = gradients_of(model, lambda model=model, batch=batch: model.loss(batch))
-            of_head.apply_gradients(zip(found[split:], model.variables[split:], strict=True))
-            of_rows.apply_gradients(zip(found[:split], model.variables[:split], strict=True))
-    pair.check()
+@learns(modes=MODES, updates=0)
+def a_subset(model, batch):
+    found = model.gradients(lambda: model.loss(batch))
+    return list(zip(found, model.variables, strict=True))[1:]
+
+
+@learns(tables=("online", "target"), updates=(4, 0))
+def the_target_network_of_dqn(model, batch):
+    ids, labels = batch
+    target = tf.stop_gradient(model((ids + 1) % IDS, 1))
+    return model.gradients(lambda: tf.reduce_mean((model(ids) - labels - 0.9 * target) ** 2))
+
+
+@learns(tables=("a", "b"), frozen=0, updates=(0, 4))
+@learns(tables=("a", "b"), frozen=1, updates=(4, 0))
+def a_frozen_layer(model, batch):
+    return model.gradients(lambda: model.loss(batch) + model.loss(batch, 1))
+
+
+@learns(layers_of=("t", "t"), frozen=1)
+def a_frozen_layer_of_a_table_that_another_one_trains(model, batch):
+    ids, labels = batch
+
+    def loss():
+        other = tf.stop_gradient(model.layers[1]((ids + 1) % IDS))
+        return model.loss(batch) + tf.reduce_mean((model.head(other) - labels) ** 2)
+
+    return model.gradients(loss)
+
+
+@learns("sgd", MODES)
+def without_an_optimizer(model, batch):
+    pairs = zip(model.gradients(lambda: model.loss(batch)), model.variables, strict=True)
+    for gradient, variable in het_tf.apply(pairs):
+        variable.assign_sub(0.1 * tf.convert_to_tensor(gradient))
+    return [None] * len(model.variables)
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_table_learns_what_a_variable_learns(name):
+    gradients, kind, mode, updates, ulps, frozen, more = LOOPS[name]
+    pair = Pair(kind, **more)
+    if frozen is not None:
+        for model in pair:
+            if model is pair.ours or "layers_of" not in more:
+                model.layers[frozen].trainable = False
+    pair.train(gradients, mode)
+    pair.check(ulps)
+    tables = [het_tf.Table(name) for name in pair.references]
+    assert [one.updates for one in tables] == [*np.broadcast_to(updates, len(tables))]
+    assert all(max(one.scan()["clocks"], default=0) <= 4 for one in tables)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_subset_of_the_variables(mode):
-    pair = Pair("adagrad")
+def test_a_loss_scale_in_a_loop(mode):
+    pair = Pair()
+    plain = pair.optimizer
+    pair.optimizer = lambda: keras.optimizers.LossScaleOptimizer(plain(), initial_scale=2.0**9)
+    pair.train(
+        lambda model, batch: model.gradients(lambda: model.optimizer.scale_loss(model.loss(batch) / 4.0)),
+        mode,
+    )
+    pair.check()
+
+
+def test_accumulation_of_a_layer_that_some_steps_do_not_use():
+    """As Keras has it: the mean is over all steps, and what an update step does not use is left."""
+    pair = Pair(tables=("a", "b"))
 
     def gradients(model, batch):
-        found = gradients_of(model, lambda: model.loss(batch))
-        return list(zip(found, model.variables, strict=True))[1:]
+        return model.gradients(
+            lambda: model.loss(batch) + (model.loss(batch, 1) if model.number % 3 else 0.0)
+        )
 
-    before = rows()
-    each(pair, gradients, mode)
-    np.testing.assert_array_equal(rows(), before)
+    pair.train(gradients, "eager", 9, gradient_accumulation_steps=3)
     pair.check()
+    assert het_tf.Table("a").updates == het_tf.Table("b").updates == 3
 
 
 def test_a_gan_trains_each_side_by_its_own_loss():
@@ -321,74 +263,171 @@ def test_a_gan_trains_each_side_by_its_own_loss():
         return gradients
 
     for _ in range(2):
-        each(pair, side(0, 1.0), steps=2)
-        each(pair, side(1, -1.0), steps=2)
+        pair.train(side(0, 1.0), steps=2)
+        pair.train(side(1, -1.0), steps=2)
     pair.check()
     assert het_tf.Table("g").updates == het_tf.Table("d").updates == 4
 
 
-def test_the_target_network_of_dqn_stays():
-    pair = Pair("adagrad", tables=("online", "target"))
-
-    def gradients(model, batch):
-        ids, labels = batch
-        target = tf.stop_gradient(model((ids + 1) % IDS, 1))
-        return gradients_of(model, lambda: tf.reduce_mean((model(ids) - labels - 0.9 * target) ** 2))
-
-    before = rows("target")
-    each(pair, gradients)
-    np.testing.assert_array_equal(rows("target"), before)
-    pair.check()
-
-
-@pytest.mark.parametrize("frozen", [0, 1])
-def test_a_frozen_layer(frozen):
-    pair = Pair("adagrad", tables=("a", "b"))
+def test_skipped_steps_of_a_graph_and_gradients_that_are_applied_twice():
+    pair = Pair("adagrad")
     for model in pair:
-        model.layers[frozen].trainable = False
-    each(
-        pair,
-        lambda model, batch: gradients_of(model, lambda: model.loss(batch) + model.loss(batch, 1)),
-    )
+        optimizer = pair.optimizer()
+        optimizer.build(model.variables)
+
+        @tf.function
+        def run(number, *batch, model=model, optimizer=optimizer):
+            found = model.gradients(lambda: model.loss(batch))
+            if number % 2 == 0:
+                optimizer.apply_gradients(zip(found, model.variables, strict=True))
+
+        for number, batch in enumerate(batches(6)):
+            run(tf.constant(number), *batch)
+        found = model.gradients(lambda model=model: model.loss(batches(1)[0]))
+        for _ in range(2):
+            optimizer.apply_gradients(zip(found, model.variables, strict=True))
     pair.check()
-    assert [het_tf.Table(name).updates for name in "ab"] == [4 * (frozen == 1), 4 * (frozen == 0)]
+    assert het_tf.Table("t").updates == 5
 
 
-def test_a_frozen_layer_of_a_table_that_another_one_trains():
-    pair = Pair("adagrad", layers_of=("t", "t"))
-    pair.ours.layers[1].trainable = False
-
-    def loss(model, batch):
-        ids, labels = batch
-        frozen = model.layers[1]((ids + 1) % IDS)
-        frozen = tf.stop_gradient(frozen) if model is pair.theirs else frozen
-        return model.loss(batch) + tf.reduce_mean((model.head(frozen) - labels) ** 2)
-
-    each(pair, lambda model, batch: gradients_of(model, lambda: loss(model, batch)))
+def test_two_optimizers_for_two_parts():
+    pair = Pair("adagrad")
+    for model in pair:
+        of_rows, of_head = pair.optimizer(), keras.optimizers.Adam(0.05)
+        split = len(model.variables) - len(model.head.trainable_variables)
+        for batch in batches():
+            found = model.gradients(lambda model=model, batch=batch: model.loss(batch))
+            of_head.apply_gradients(zip(found[split:], model.variables[split:], strict=True))
+            of_rows.apply_gradients(zip(found[:split], model.variables[:split], strict=True))
     pair.check()
 
 
-# --- without a Keras optimizer ------------------------------------------------------------------------
+def test_layers_that_share_some_tables_update_each_once():
+    """The second layer has a table of the first, and one of its own: two variables."""
+    shared, own = (het_tf.TableConfig(name, DIM, het_tf.optimizers.SGD(0.5), "zeros") for name in "so")
+    first = het_tf.keras.EmbeddingCollection({"s": het_tf.FeatureConfig(shared)}, name="first")
+    features = {"s": het_tf.FeatureConfig(shared), "o": het_tf.FeatureConfig(own)}
+    both = het_tf.keras.EmbeddingCollection(features, name="both")
+    variables = list({id(v): v for v in first.trainable_variables + both.trainable_variables}.values())
+    assert len(variables) == 2
+    ids = tf.constant([1, 1])
+    with tf.GradientTape() as tape:
+        found = both({"s": ids, "o": ids})
+        loss = tf.reduce_sum(first({"s": ids})["s"]) + tf.reduce_sum(found["s"] + 3 * found["o"])
+    keras.optimizers.SGD().apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+    np.testing.assert_allclose([rows("s")[1], rows("o")[1]], [[-2.0] * DIM, [-3.0] * DIM])
+    assert het_tf.Table("s").updates == het_tf.Table("o").updates == 1
+    # Only one of the variables: the other table stays.
+    with tf.GradientTape() as tape:
+        found = both({"s": ids, "o": ids})
+        loss = tf.reduce_sum(found["s"]) + tf.reduce_sum(found["o"])
+    (of_shared,) = first.trainable_variables
+    keras.optimizers.SGD().apply_gradients([(tape.gradient(loss, of_shared), of_shared)])
+    np.testing.assert_allclose([rows("s")[1], rows("o")[1]], [[-3.0] * DIM] * 2)
+
+
+def test_a_gradient_that_nobody_applies_changes_nothing_and_is_counted():
+    pair = Pair()
+    before = rows()
+    batch = batches(1)[0]
+    for _ in range(262):
+        pair.ours.gradients(lambda: pair.ours.loss(batch))
+    np.testing.assert_array_equal(rows(), before)
+    assert het_tf.Table("t").updates == het_tf.Table("t").size == 0
+    assert het_tf.Table("t").stats()["unapplied_gradients"] == 6
+    assert het_tf.apply([(None, pair.ours.layers[0].anchor)]) == [] and het_tf.Table("t").updates == 0
+    norms = [
+        tf.norm(tf.convert_to_tensor(model.gradients(lambda m=model: m.loss(batch))[0])) for model in pair
+    ]
+    np.testing.assert_allclose(*norms, rtol=1e-5)
+
+
+def test_overflow_skips_step_and_lowers_scale():
+    keras.mixed_precision.set_global_policy("mixed_float16")
+    # float16 ends at 65504: a huge first scale overflows for some steps.
+    optimizer = keras.mixed_precision.LossScaleOptimizer(keras.optimizers.SGD(0.05), initial_scale=2.0**30)
+    model = make_model(optimizer)
+    before, kernel = rows(), model.layers[-1].get_weights()[0]
+    ids, labels = data(16)
+    model.train_on_batch(ids, labels)
+    assert float(tf.convert_to_tensor(optimizer.dynamic_scale)) == 2.0**29
+    assert het_tf.Table("t").updates == 0
+    np.testing.assert_array_equal(rows(), before)
+    np.testing.assert_array_equal(model.layers[-1].get_weights()[0], kernel)
+    for _ in range(40):
+        model.train_on_batch(ids, labels)
+    assert het_tf.Table("t").updates > 10
+    assert all(np.isfinite(one).all() for one in (rows(), *model.layers[-1].get_weights()))
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_apply_in_a_loop_without_an_optimizer(mode):
+def test_inference_takes_no_gradient(mode):
+    layer = embedding()
+    before = rows()
+    step(lambda ids: layer(ids, training=False), [1, 2], mode, layer.trainable_variables)
+    np.testing.assert_array_equal(rows(), before)
+    step(layer, [1, 2], mode)
+    assert het_tf.Table("t").updates == 1
+
+
+# --- what is refused; see also tests/plugin/backends/test_refused.py --------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda ticket: tf.constant(np.roll(ticket.numpy(), 7, 0)),  # of another process
+         r"'t' .*newest 64 gradients.*no row was changed"),
+        (lambda ticket: (het_tf.reset(), ticket)[1], "'t'"),
+    ],
+)  # fmt: skip
+def test_a_gradient_of_before_the_reset_or_of_another_process_is_refused(spoil, words):
     pair = Pair()
-    for model in pair:
-
-        def step(*batch, model=model):
-            pairs = zip(gradients_of(model, lambda: model.loss(batch)), model.variables, strict=True)
-            for gradient, variable in het_tf.apply(pairs):
-                variable.assign_sub(0.1 * tf.convert_to_tensor(gradient))
-
-        run = traced(mode, step)
-        for batch in batches():
-            run(*batch)
-    pair.check()
-    assert het_tf.Table("t").updates == 4
+    anchor = pair.ours.layers[0].anchor
+    ticket = pair.ours.gradients(lambda: pair.ours.loss(batches(1)[0]))[0]
+    with pytest.raises((RuntimeError, tf.errors.FailedPreconditionError), match=words):
+        het_tf.apply([(spoil(ticket), anchor)])
 
 
-def test_apply_skips_a_variable_without_a_gradient():
-    pair = Pair()
-    assert het_tf.apply([(None, pair.ours.layers[0].anchor)]) == []
-    assert het_tf.Table("t").updates == 0
+@pytest.mark.parametrize("wrapper", [tf.function, lambda function: function])
+def test_a_gradient_of_the_gradient_is_refused(wrapper):
+    layer = Pair().ours.layers[0]
+
+    def second(ids):
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as inner:
+                loss = tf.reduce_sum(layer(ids) ** 2)
+            gradient = inner.gradient(loss, layer.trainable_variables[0])
+        return outer.gradient(gradient, layer.trainable_variables[0])
+
+    with pytest.raises(Exception, match=r"gradient of a gradient"):
+        wrapper(second)(tf.constant([1], tf.int64))
+
+
+def test_a_rate_of_the_model_needs_an_optimizer():
+    layer = embedding(het_tf.optimizers.SGD("model"))
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(layer(tf.constant([1])))
+    gradient = tape.gradient(loss, layer.anchor)
+    with pytest.raises(RuntimeError, match="learning_rate='model'"):
+        het_tf.apply([(gradient, layer.anchor)])
+    before = het_tf.Table("t").lookup([1])
+    keras.optimizers.SGD(0.25).apply_gradients([(gradient, layer.anchor)])
+    np.testing.assert_allclose(het_tf.Table("t").lookup([1]), before - 0.25)
+
+
+@pytest.mark.parametrize(
+    "name", ["MirroredStrategy", "MultiWorkerMirroredStrategy", "ParameterServerStrategy", "TPUStrategy"]
+)
+def test_strategies_are_refused_by_name(monkeypatch, name):
+    """Would catch: replicas that each update the rows."""
+    layer = embedding()
+    before = rows()
+    monkeypatch.setattr(tf.distribute, "has_strategy", lambda: True)
+    monkeypatch.setattr(tf.distribute, "get_strategy", lambda: object.__new__(getattr(tf.distribute, name)))
+    refused = rf"'.*' is used under {name}, .* one rank a device, without a strategy: het run --nproc N"
+    with pytest.raises(RuntimeError, match=refused):
+        embedding(name="other")
+    with pytest.raises(RuntimeError, match=refused):
+        layer(tf.constant([1], tf.int64), training=True)
+    np.testing.assert_array_equal(rows(), before)

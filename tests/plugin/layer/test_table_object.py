@@ -128,22 +128,24 @@ def test_stats():
     assert het_tf.Table("direct").stats()["mode"] == "direct"
 
 
-def test_assign_checks_its_arguments():
-    embedding()
-    table = het_tf.Table("t")
-    for ids, values in [
-        ([1], np.zeros((1, 3))),
-        ([1, 2], np.zeros((1, 4))),
-        ([[1]], np.zeros((1, 4))),
-        (1, [0] * 4),
-    ]:
-        with pytest.raises(ValueError, match=r"must be \[N\] and \[N, 4\]"):
-            table.assign(ids, values)
-    with pytest.raises(ValueError, match="NaN or Inf"):
-        table.assign([1], [[0, 0, np.nan, 0]])
-    with pytest.raises(ValueError, match=r"ids hold 1\.0, a float; they must be integers"):
-        table.lookup([1.0])
-    assert table.size == 0
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda table: table.assign([1], np.zeros((1, 3))), r"must be \[N\] and \[N, 4\]"),
+        (lambda table: table.assign([1, 2], np.zeros((1, 4))), r"must be \[N\] and \[N, 4\]"),
+        (lambda table: table.assign([[1]], np.zeros((1, 4))), r"must be \[N\] and \[N, 4\]"),
+        (lambda table: table.assign(1, [0] * 4), r"must be \[N\] and \[N, 4\]"),
+        (lambda table: table.assign([1], [[0, 0, np.nan, 0]]), "NaN or Inf"),
+        (lambda table: table.lookup(tf.ragged.constant([["a"]])), "ids are a RaggedTensor; give a list"),
+        (lambda table: table.remove(tf.sparse.from_dense([1])), "ids are a SparseTensor; give a list"),
+    ],
+)
+def test_bad_arguments_change_nothing(call, words):
+    train(embedding(), [1])
+    before = het_tf.Table("t").to_numpy()
+    with pytest.raises(ValueError, match=words):
+        call(het_tf.Table("t"))
+    np.testing.assert_equal(het_tf.Table("t").to_numpy(), before)
 
 
 def test_unknown_table_error_lists_known_tables():
@@ -187,19 +189,20 @@ def test_after_reset_layers_say_what_to_do():
     assert het_tf.Table("t").size == 0
 
 
+def near(x, mean, deviation, off=0.1):
+    return abs(x.mean() - mean) < off and abs(x.std() - deviation) < off
+
+
 @pytest.mark.parametrize(
-    "initializer, check",
+    ("initializer", "check"),
     [
         ("zeros", lambda x: (x == 0).all()),
         (het_tf.initializers.Constant(3.0), lambda x: (x == 3).all()),
         (
             het_tf.initializers.RandomUniform(1, 2),
-            lambda x: x.min() >= 1 and x.max() < 2 and abs(x.mean() - 1.5) < 0.01,
+            lambda x: x.min() >= 1 and x.max() < 2 and near(x, 1.5, 0.29),
         ),
-        (
-            het_tf.initializers.RandomNormal(1, 2),
-            lambda x: abs(x.mean() - 1) < 0.1 and abs(x.std() - 2) < 0.1,
-        ),
+        (het_tf.initializers.RandomNormal(1, 2), lambda x: near(x, 1, 2)),
     ],
 )
 def test_initializers(initializer, check):
@@ -216,47 +219,21 @@ def test_l2_and_max_norm():
     np.testing.assert_allclose(het_tf.Table("u").lookup([1]), [[-0.5] * 4])
 
 
-NAMES = ["u-17", "", "ü", "x" * 300, "abcdefgh", "a\0"]
-
-
-def spellings(names):
-    """Strings of every kind that a user may have."""
-    encoded = [name.encode() for name in names]
-    yield names
-    yield tuple(encoded)
-    yield np.array(names, object)
-    yield np.array(encoded, object)
-    yield tf.constant(names)
-    if not names[-1].endswith("\0"):  # these arrays of numpy drop final zero bytes
-        yield np.array(names)
-        yield np.array(encoded)
-
-
-@pytest.mark.parametrize("names", [NAMES, NAMES[:-1]])
-def test_strings_are_ids_as_in_a_layer(names):
-    """Would catch: a hash of another encoding, or of another length, so that another user is deleted."""
-    layer, table = embedding(), het_tf.Table("t")
+def test_strings_of_tensors_are_ids_as_in_a_layer():
+    """Would catch: a hash of another encoding, or of another length. Other strings: backends/test_ids.py."""
+    names = ["u-17", "", "ü", "x" * 300, "abcdefgh", "a\0"]
+    layer, table, given = embedding(), het_tf.Table("t"), tf.constant(names)
     expected = het_tf.Table.hash_ids(names)
     assert expected.dtype == np.int64 and len(set(expected.tolist())) == len(names)
     rows = np.arange(4.0 * len(names), dtype=np.float32).reshape(-1, 4)
-    for given in spellings(names):
-        np.testing.assert_array_equal(het_tf.Table.hash_ids(given), expected)
-        table.assign(given, rows)
-        np.testing.assert_array_equal(table.to_numpy()[0], np.sort(expected))
-        np.testing.assert_array_equal(layer(tf.constant(names), training=False), rows)
-        np.testing.assert_array_equal(table.lookup(given), rows)
-        np.testing.assert_array_equal(table.lookup(given, stored=True), rows)
-        assert table.remove(given) == len(names) and table.size == 0
-    np.testing.assert_array_equal(table.lookup("u-17"), table.lookup(expected[0]))
-    in_graph = tf.data.Dataset.from_tensors(tf.constant(names)).map(het_tf.Table.hash_ids)
+    table.assign(given, rows)
+    np.testing.assert_array_equal(table.to_numpy()[0], np.sort(expected))
+    for found in (layer(given, training=False), table.lookup(given), table.lookup(names, stored=True)):
+        np.testing.assert_array_equal(found, rows)
+    np.testing.assert_array_equal(table.lookup("u-17"), rows[0])
+    assert table.remove(given) == len(names) and table.size == 0
+    in_graph = tf.data.Dataset.from_tensors(given).map(het_tf.Table.hash_ids)
     np.testing.assert_array_equal(next(iter(in_graph)), expected)
-
-
-def test_the_hash_of_strings_stays():
-    """Would catch: a change of the hash, after which stored rows belong to other strings."""
-    assert het_tf.Table.hash_ids(["", "a", "u-17"]).tolist() == [
-        1595790814156411439, 4790833026637755186, 991118280453777027
-    ]  # fmt: skip
 
 
 def test_the_c_api_has_the_same_hash():
@@ -267,19 +244,3 @@ def test_the_c_api_has_the_same_hash():
     ids = np.empty(len(names), np.int64)
     native.call("HetHashIds", b"".join(encoded), ends, len(names), ids)
     np.testing.assert_array_equal(ids, het_tf.Table.hash_ids(names))
-
-
-@pytest.mark.parametrize(
-    "ids, message",
-    [
-        (tf.ragged.constant([["a"]]), "table 't': ids are a RaggedTensor; give a list"),
-        (tf.sparse.from_dense([1]), "table 't': ids are a SparseTensor; give a list"),
-    ],
-)
-def test_other_ids_are_refused_and_change_nothing(ids, message):
-    layer = embedding()
-    train(layer, [1])
-    for call in (het_tf.Table("t").lookup, het_tf.Table("t").remove):
-        with pytest.raises(ValueError, match=message):
-            call(ids)
-    assert het_tf.Table("t").size == 1
