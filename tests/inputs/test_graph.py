@@ -204,13 +204,6 @@ def test_a_writer_is_held_to_its_word(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_replaced_file_is_read_while_old_graph_works(tmp_path: Path) -> None:
-    old = make(tmp_path, TRIANGLE)
-    new = make(tmp_path, [[0, 8]])
-    assert old.neighbours(0).tolist() == [1, 2]
-    assert new.sample([8], (1,))[1].numpy().tolist() == [[0]]
-
-
 def test_file_bytes_change_only_with_version(tmp_path: Path) -> None:
     """Catches a file that another het_tf reads wrong. C++ reads the same bytes (golden_test.cc)."""
     with GraphWriter(tmp_path / "graph", 4, 4, weighted=True, types=3, symmetric=True) as writer:

@@ -90,19 +90,6 @@ def test_a_metric_of_one_of_several_outputs():
     assert signs == [1, -1, -1]
 
 
-@pytest.mark.parametrize("twice", [False, True], ids=["one fit", "two fits"])
-def test_the_best_auc_is_restored(twice):
-    """Early versions of Keras would keep the smallest, the epoch of 0.55."""
-    model = make_model()
-    model.compile("sgd", "mse", metrics=[keras.metrics.RootMeanSquaredError(name="auc")])
-    model.compile("sgd", "mse", metrics=[Directed(name="auc")])
-    best = het_tf.callbacks.RestoreBest("val_auc")
-    for _ in range(1 + twice):
-        seen = Say("val_auc", [0.6, 0.9, 0.7, 0.55])
-        train(model, 4, callbacks=[seen, best])
-        np.testing.assert_array_equal(everything()["rows"], seen.rows[1])
-
-
 def test_checkpoints_of_better_epochs(tmp_path):
     model = make_model()
     model.compile("sgd", "mse", metrics=[Directed(name="auc")])

@@ -185,15 +185,6 @@ def test_another_model_is_refused_with_what_differs_and_unchanged(tmp_path):
     model = make()
     train(model)
     entry = dense.write(tmp_path, dense.variables_of(model))
-    path = tmp_path / entry["name"]
-    wider = make(units=5)
-    train(wider, 1)
-    before = values(wider)
-    with pytest.raises(
-        ValueError, match=r"(?s)kernel.*: float32 \[4, 3\] in the checkpoint, float32 \[4, 5\]"
-    ):
-        restore(tmp_path, entry, wider)
-    same(values(wider), before)
     other = make(optimizer="sgd")
     before = values(other)
     with pytest.raises(ValueError, match=r"(?s)that was saved.*:\s+only the checkpoint has optimizer/"):
@@ -201,11 +192,9 @@ def test_another_model_is_refused_with_what_differs_and_unchanged(tmp_path):
     same(values(other), before)
     restore(tmp_path, entry, other, strict=False)
     same(values(other, "model"), values(model, "model"))
-    more = make(names=(None, "extra"))
-    with pytest.raises(
-        ValueError, match=r"(?s)only the checkpoint has model/dense_1/.*only the model has model/extra/"
-    ):
-        dense.match(path, dense.read_header(path), more, True)
+    both = r"(?s)only the checkpoint has model/dense_1/.*only the model has model/extra/"
+    with pytest.raises(ValueError, match=both):
+        restore(tmp_path, entry, make(names=(None, "extra")))
 
 
 def test_a_wider_layer_gets_what_fits_and_the_rest_is_listed(tmp_path):
@@ -217,12 +206,10 @@ def test_a_wider_layer_gets_what_fits_and_the_rest_is_listed(tmp_path):
     keras.backend.clear_session()
     wider = make(units=5)
     before = {one.name: tf.convert_to_tensor(one.variable).numpy() for one in dense.variables_of(wider)}
-    with pytest.raises(ValueError, match="or give strict=False to restore those that fit"):
+    differs = r"[\s\S]*kernel: float32 \[4, 3\][\s\S]*float32 \[4, 5\]"
+    with pytest.raises(ValueError, match=r"or give strict=False to restore those that fit" + differs):
         checkpoint.restore(tmp_path, wider)
-    with pytest.warns(
-        notes.TablesNotSavedWarning,
-        match=r"(?s)kernel: float32 \[4, 3\].*float32 \[4, 5\]",
-    ):
+    with pytest.warns(notes.TablesNotSavedWarning, match=differs):
         found = checkpoint.restore(tmp_path, wider, strict=False)
     np.testing.assert_array_equal(het_tf.Table("item").to_numpy()[1], rows)
     left_out = {line.partition(":")[0] for line in found.dense_left_out}

@@ -46,12 +46,6 @@ def test_its_checksum_is_of_the_canonical_json(tmp_path):
     assert manifest.read_manifest(tmp_path).step == 7
 
 
-def test_a_full_disk_names_the_file(tmp_path):
-    with pytest.raises(OSError, match="No space left") as caught, manifest.naming(tmp_path / "file"):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    assert caught.value.filename == str(tmp_path / "file")
-
-
 # --- directory ---------------------------------------------------------------------------------------------
 
 
@@ -100,7 +94,7 @@ def test_next_save_removes_only_leftovers(tmp_path):
     for name in (".tmp-ckpt-00000001-0a0b0c0d", ".tmp-ckpt-00000003-11111111"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "rows").write_text("half")
-    for name in (".tmp-other", "notes"):
+    for name in (".tmp-other", "notes"):  # as of an export into the directory
         (tmp_path / name).mkdir()
     pending = directory.Pending(tmp_path, 4)
     assert sorted(one.name for one in tmp_path.iterdir()) == [pending.path.name, ".tmp-other", "notes"]
@@ -133,14 +127,6 @@ def test_forked_process_does_not_keep_lock(tmp_path):
         os.close(wait)
         os.waitpid(child, 0)
         os.close(end)
-
-
-def test_a_save_leaves_what_others_write_beside_it(tmp_path):
-    """Such as an export, into the directory of checkpoints."""
-    theirs = tmp_path / ".tmp-export-0a1b2c3d"
-    theirs.mkdir()
-    directory.Pending(tmp_path, 1).abandon()
-    assert theirs.is_dir()
 
 
 def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch):

@@ -199,21 +199,6 @@ class Seen(keras.callbacks.Callback):
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["weights", "model"])
-def test_model_checkpoint_keeps_the_best_epoch(tmp_path, whole):
-    path = str(tmp_path / ("best.keras" if whole else "best.weights.h5"))
-    best = keras.callbacks.ModelCheckpoint(path, "loss", save_best_only=True, save_weights_only=not whole)
-    seen = Seen([3.0, 1.0, 2.0])
-    model = make_model()
-    train(model, 3, callbacks=[seen, best])
-    model.load_weights(path)
-    np.testing.assert_array_equal(predictions(model), seen.predictions[1])
-    if whole:
-        train(model)  # goes on, beside the one that is loaded
-        loaded = keras.models.load_model(path)
-        np.testing.assert_array_equal(predictions(loaded), seen.predictions[1])
-
-
-@pytest.mark.parametrize("whole", [False, True], ids=["weights", "model"])
 def test_a_save_that_fails_may_be_repeated(tmp_path, whole, monkeypatch):
     """Keras leaves the file open while the error is held. The callback of het_tf leaves the file before."""
     path = tmp_path / ("x.keras" if whole else "x.weights.h5")

@@ -244,16 +244,3 @@ def test_increments_go_on_under_other_numbers(tmp_path):
     model = trained(plain, 0)
     checkpoint.restore(tmp_path, model)
     np.testing.assert_allclose(predictions(model), wanted, rtol=1e-5)
-
-
-def test_callbacks_find_them_in_another_process(tmp_path):
-    model = trained(plain, 0)
-    saver = het_tf.callbacks.Checkpoint(tmp_path / "c", monitor="loss", save_best_only=True)
-    best = het_tf.callbacks.RestoreBest("loss", directory=tmp_path / "best")
-    model.fit(IDS, LABELS, epochs=3, verbose=0, callbacks=[saver, best])
-    wanted = predictions(model)
-    for place in ("c", "best"):
-        another_process(2)
-        model = trained(plain, 0)
-        checkpoint.restore(tmp_path / place, model)
-        np.testing.assert_allclose(predictions(model), wanted, rtol=1e-5)

@@ -38,13 +38,6 @@ TOKEN = "a token of the test"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[redis_lib.Server]:
-    with redis_lib.running(tmp_path) as one:
-        yield one
-        redis_lib.leave()
-
-
 def get(url: str, user: str = "", token: str = "", **headers: str) -> tuple[int, str]:
     """The status and the text of an answer; with a `user` the login is that of a browser."""
     if user:
@@ -229,14 +222,34 @@ def test_the_rights_of_the_monitor_are_enough(server, tmp_path):
             ask(login, *words)
 
 
-def test_refusals(server, tmp_path):
-    """No server, no rights, two namespaces, a namespace of two words: each with what to do."""
-    nowhere = het_ps("exporter", "--ps", f"unix://{tmp_path}/none", "--listen", "127.0.0.1:0", status=1).err
-    assert "no server answers" in nowhere and f"{tmp_path}/none" in nowhere
+@pytest.mark.parametrize(
+    ("words", "said", "status"),
+    [
+        ("--ps unix://{tmp}/none --listen 127.0.0.1:0", "no server answers", 1),
+        ("--ps unix://blind:secret@{server} --listen 127.0.0.1:0", "NOPERM", 1),
+        ("--ps unix://blind:secret@{server} --listen 127.0.0.1:0", "users.conf has the rights", 1),
+        *[(f"--listen {place}:0", "is reachable from other machine", 1) for place in ("0.0.0.0", "", "[::]")],
+        ("--listen 0.0.0.0:0", "--token-file FILE", 1),
+        *[(f"--listen {wrong}", f"'{wrong}' is not HOST:PORT", 2)
+          for wrong in ("9400", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:65536")],
+        ("--listen 0.0.0.0:0 --token-file {tmp}/short", "token of 6 characters", 1),
+        ("--listen 0.0.0.0:0 --token-file {tmp}/short", "openssl rand", 1),
+        ("--token-file {tmp}/none", "none cannot be read: no such file", 1),
+        ("--listen host.invalid:9400", "--listen host.invalid:9400 is not possible", 1),
+    ],
+)  # fmt: skip
+def test_refusals(server, tmp_path, words, said, status):
+    """No server, no rights, a page that every machine reads without a token: each with what to do."""
     ask(server.address, "ACL", "SETUSER", "blind", "on", ">secret", "~het:*", "-@all", "+info", "+ping")
-    blind = f"unix://blind:secret@{server.socket}"
-    refused = het_ps("exporter", "--ps", blind, "--listen", "127.0.0.1:0", status=1).err
-    assert "NOPERM" in refused and "users.conf has the rights" in refused and "secret" not in refused
+    (tmp_path / "short").write_text("secret\n")
+    given = words.format(tmp=tmp_path, server=server.socket).split()
+    err = het_ps(
+        "exporter", *(() if "--ps" in given else ("--ps", server.address)), *given, status=status
+    ).err
+    assert said in err and "secret" not in err
+
+
+def test_an_exporter_is_for_one_namespace(server, tmp_path):
     for name in ("a", "b"):
         het_tf.init(ps=server.address)
         with het_tf.namespace(name):
@@ -253,26 +266,8 @@ def _rows(url: str) -> str:
     return text if '"points": [{' in text else ""
 
 
-def test_where_it_listens(server, tmp_path):
-    """A page that every machine reads without a token."""
-    ps = ("exporter", "--ps", server.address)
-    for place in ("0.0.0.0:0", ":0", "[::]:0"):
-        said = het_ps(*ps, "--listen", place, status=1).err
-        assert "is reachable from other machines" in said and "--token-file FILE" in said, place
-    for wrong in ("9400", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:65536"):
-        assert f"'{wrong}' is not HOST:PORT" in het_ps(*ps, "--listen", wrong, status=2).err
-    short = tmp_path / "short"
-    short.write_text("secret\n")
-    said = het_ps(*ps, "--listen", "0.0.0.0:0", "--token-file", short, status=1).err
-    assert "token of 6 characters" in said and "openssl rand" in said
-    missing = het_ps(*ps, "--token-file", tmp_path / "none", status=1).err
-    assert "none cannot be read: no such file" in missing
-    said = het_ps(*ps, "--listen", "host.invalid:9400", status=1).err
-    assert "--listen host.invalid:9400 is not possible" in said
-
-
 def test_without_its_token_it_tells_nothing(server, tmp_path):
-    """A path that forgets the token."""
+    """A path that forgets the token, or leads out of the page's folder."""
     token = tmp_path / "token"
     token.write_text(TOKEN + "\n")
     with exporting(server, tmp_path / "log", "--token-file", str(token)) as url:
@@ -284,30 +279,27 @@ def test_without_its_token_it_tells_nothing(server, tmp_path):
             for how in ({"token": TOKEN}, {"user": "me", "token": TOKEN}):
                 assert get(url + path, **how)[0] == wanted, (path, how)
         assert get(url, Authorization="Basic %%%")[0] == 401
+        for path in ("static/../server.py", "static/index.html", "../../etc/passwd", "static/%2e%2e/cli.py"):
+            assert get(url + path, token=TOKEN)[0] == 404, path
+        request = urllib.request.Request(url + "api/state", data=b"{}", method="POST")
+        request.add_header("Authorization", f"Bearer {TOKEN}")
+        with pytest.raises(urllib.error.HTTPError, match="501"):
+            urllib.request.urlopen(request, timeout=30)
         assert TOKEN not in (tmp_path / "log").read_text()
 
 
-def test_it_has_no_other_files_and_writes_nothing(server, tmp_path):
-    """A path that leads out of the page's folder."""
-    with exporting(server, tmp_path / "log") as url:
-        for path in ("static/../server.py", "static/index.html", "../../etc/passwd", "static/%2e%2e/cli.py"):
-            assert get(url + path)[0] == 404, path
-        request = urllib.request.Request(url + "api/state", data=b"{}", method="POST")
-        with pytest.raises(urllib.error.HTTPError, match="501"):
-            urllib.request.urlopen(request, timeout=30)
-
-
-def test_a_server_that_goes_is_said(server, tmp_path):
+def test_a_server_that_goes_is_said(tmp_path):
     """Old figures of a dead server as if they were new."""
-    het_tf.init(ps=server.address)
-    train(1)
-    with exporting(server, tmp_path / "log") as url:
-        assert get(url + "metrics")[0] == 200
-        reporting.stop()
-        server.kill()
-        status, text = get(url + "metrics")
-        assert status == 503 and "no server answers" in text
-        server.start()
+    with redis_lib.running(tmp_path / "own") as server:
+        het_tf.init(ps=server.address)
+        train(1)
+        with exporting(server, tmp_path / "log") as url:
+            assert get(url + "metrics")[0] == 200
+            reporting.stop()
+            server.kill()
+            status, text = get(url + "metrics")
+            assert status == 503 and "no server answers" in text
+            server.start()
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium; `apt-get install chromium`")
@@ -323,13 +315,6 @@ def test_chromium_shows_the_job(server, tmp_path):
         done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
     page = done.stdout
     assert page.count("<canvas") == 7, "a chart each"
-    for text in (
-        "Hit rate of caches",
-        "Age of served rows",
-        "Servers",
-        "Ranks",
-        "64",
-        "&lt;b&gt;bold",
-    ):
+    for text in ("Hit rate of caches", "Age of served rows", "Servers", "Ranks", "64", "&lt;b&gt;bold"):
         assert text in page, text
     assert "<b>" not in page and 'class="bad"' not in page

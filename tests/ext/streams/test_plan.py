@@ -187,16 +187,6 @@ class TestAtAServer:
         for what in ("ids", "clocks", "rows"):
             np.testing.assert_array_equal(found[0][what], found[1][what])
 
-    def test_lookups_of_other_ids_are_told_once(self, server, capfd):
-        het_tf.init(ps=server.address)
-        layer = het_tf.keras.Embedding(2, name="t")
-        train = trainer(layer)
-        for x in het_tf.lookahead(batches(np.arange(280)), layer):
-            train(x + 1)
-        assert planned() == 0
-        told = capfd.readouterr().err
-        assert told.count("were of other ids than het_tf.lookahead has planned") == 1, told
-
 
 # --- rows that travel on demand -----------------------------------------------------------------
 

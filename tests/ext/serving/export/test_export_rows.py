@@ -151,18 +151,17 @@ def test_check_export_without_a_model(rng, tmp_path):
         het_tf.serving.check(paths, sample, verbose=False)
 
 
-def test_check_export_refuses(rng, tmp_path):
-    model = model_of()
-    path = tmp_path / "1"
+def test_check_export_refuses(tmp_path):
+    model, path = model_of(), tmp_path / "1"
     het_tf.export(model, path, verbose=False)
-    with pytest.raises(FileNotFoundError, match="not a SavedModel"):
-        het_tf.serving.check(tmp_path / "2", {"ids": [1]}, model)
-    with pytest.raises(ValueError, match="no model to compare"):
-        het_tf.serving.check(path, {"ids": np.array([1])})
-    with pytest.raises(ValueError, match=r"one batch of inputs"):
-        het_tf.serving.check(path, tf.data.Dataset.range(3), model)
-    with pytest.raises(ValueError, match="path is empty"):
-        het_tf.serving.check([], {"ids": np.array([1])}, model)
+    for arguments, error, message in (
+        ((tmp_path / "2", {"ids": [1]}, model), FileNotFoundError, "not a SavedModel"),
+        ((path, {"ids": np.array([1])}), ValueError, "no model to compare"),
+        ((path, tf.data.Dataset.range(3), model), ValueError, "one batch of inputs"),
+        (([], {"ids": np.array([1])}, model), ValueError, "path is empty"),
+    ):
+        with pytest.raises(error, match=message):
+            het_tf.serving.check(*arguments)
 
 
 # --- several processes --------------------------------------------------------------------------------------

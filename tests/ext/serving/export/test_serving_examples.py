@@ -17,44 +17,51 @@ ROOT = Path(__file__).resolve().parents[4]
 SERVING = ROOT / "examples/serving"
 
 # The fields of TensorFlow Serving's messages that the files use, and a few beside them: its package would
-# bring another TensorFlow along. Types: s string, i int64, b bool, * repeated, or the name of a message.
+# bring another TensorFlow along. Types: s string, y bytes, i int64, b bool, * repeated, or the name of a
+# message; and the number, where the files have it.
 MESSAGES = {
-    "ModelServerConfig": {"model_config_list": "ModelConfigList"},
-    "ModelConfigList": {"config": "*ModelConfig"},
-    "ModelConfig": {
-        "name": "s", "base_path": "s", "model_platform": "s", "model_version_policy": "Policy",
-        "version_labels": "*Label",
-    },
-    "Policy": {"latest": "Latest", "specific": "Specific"},
-    "Latest": {"num_versions": "i"},
-    "Specific": {"versions": "*i"},
-    "Label": {"key": "s", "value": "i"},
-    "BatchingParameters": {
-        "max_batch_size": "Int64Value", "batch_timeout_micros": "Int64Value",
-        "max_enqueued_batches": "Int64Value", "num_batch_threads": "Int64Value", "allowed_batch_sizes": "*i",
-    },
-    "Int64Value": {"value": "i"},
-    "MonitoringConfig": {"prometheus_config": "PrometheusConfig"},
-    "PrometheusConfig": {"enable": "b", "path": "s"},
+    "ModelServerConfig": "model_config_list:ModelConfigList",
+    "ModelConfigList": "config:*ModelConfig",
+    "ModelConfig": "name:s base_path:s model_platform:s model_version_policy:Policy version_labels:*Label",
+    "Policy": "latest:Latest specific:Specific",
+    "Latest": "num_versions:i",
+    "Specific": "versions:*i",
+    "Label": "key:s value:i",
+    "BatchingParameters": "max_batch_size:Int batch_timeout_micros:Int max_enqueued_batches:Int"
+                          " num_batch_threads:Int allowed_batch_sizes:*i",
+    "Int": "value:i",
+    "MonitoringConfig": "prometheus_config:PrometheusConfig",
+    "PrometheusConfig": "enable:b path:s",
+    "PredictionLog": "predict_log:PredictLog:6",
+    "PredictLog": "request:PredictRequest:1",
+    "PredictRequest": "model_spec:ModelSpec:1 inputs:*Input:2",
+    "ModelSpec": "name:s:1 signature_name:s:3",
+    "Input": "key:s:1 value:y:2",
 }  # fmt: skip
+
+
+def empty(name: str) -> Any:
+    """An empty message."""
+    proto = descriptor_pb2.FileDescriptorProto(name="serving.proto", package="serving")
+    kinds = {"s": 9, "y": 12, "i": 3, "b": 8}
+    for one, fields in MESSAGES.items():
+        made = proto.message_type.add(name=one)
+        for place, field in enumerate(fields.split(), 1):
+            name_of, kind, *number = field.split(":")
+            added = made.field.add(
+                name=name_of, number=int(*number or [place]), label=3 if "*" in kind else 1
+            )
+            added.type = kinds.get(kind.lstrip("*"), 11)
+            if added.type == 11:
+                added.type_name = f".serving.{kind.lstrip('*')}"
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(proto)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"serving.{name}"))()
 
 
 def parse(name: str, text: str) -> Any:
     """Parses a message of text format; raises if it is invalid."""
-    proto = descriptor_pb2.FileDescriptorProto(name="serving.proto", package="serving")
-    kinds = {"s": 9, "i": 3, "b": 8}
-    for message, fields in MESSAGES.items():
-        one = proto.message_type.add(name=message)
-        for number, (field, kind) in enumerate(fields.items(), 1):
-            added = one.field.add(name=field, number=number, label=3 if kind.startswith("*") else 1)
-            kind = kind.lstrip("*")
-            added.type = kinds.get(kind, 11)
-            if kind not in kinds:
-                added.type_name = f".serving.{kind}"
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(proto)
-    kind = message_factory.GetMessageClass(pool.FindMessageTypeByName(f"serving.{name}"))
-    return text_format.Parse(text, kind())
+    return text_format.Parse(text, empty(name))
 
 
 def models() -> Any:
@@ -159,16 +166,14 @@ def test_warm_up_requests_are_prediction_logs(exported, monkeypatch, capsys):
     served = tf.saved_model.load(str(path)).signatures["serving_default"]
     sizes = []
     for record in tf.data.TFRecordDataset(str(path / warmup.FILE)):
-        ((_, predict),) = fields(record.numpy(), [6])
-        ((_, request),) = fields(predict, [1])
-        (_, spec), *inputs = fields(request, [1, 2])
-        assert fields(spec, [1, 3]) == [(1, b"clicks"), (3, b"serving_default")]
-        tensors = {}
-        for _, entry in inputs:
-            (_, name), (_, raw) = fields(entry, [1, 2])
-            proto = tf.make_tensor_proto(0)
-            proto.ParseFromString(raw)
-            tensors[name.decode()] = tf.constant(tf.make_ndarray(proto))
+        log = empty("PredictionLog")
+        log.ParseFromString(record.numpy())
+        log.DiscardUnknownFields()
+        assert log.ByteSize() == len(record.numpy())
+        request = log.predict_log.request
+        assert (request.model_spec.name, request.model_spec.signature_name) == ("clicks", "serving_default")
+        tensors = {one.key: tf.make_tensor_proto(0).FromString(one.value) for one in request.inputs}
+        tensors = {name: tf.constant(tf.make_ndarray(proto)) for name, proto in tensors.items()}
         sizes.append(len(served(**tensors)["click"]))
         assert tensors["item"][0] == 2**62
     assert sizes == [1, 300]
@@ -183,22 +188,3 @@ def test_warm_up_requests_are_prediction_logs(exported, monkeypatch, capsys):
         assert run(samples) == 1
         assert message in capsys.readouterr().err
     assert (path / warmup.FILE).read_bytes() == before
-
-
-def fields(raw: bytes, numbers: list[int]) -> list[tuple[int, bytes]]:
-    """The length-delimited fields of a message, which has no others than these."""
-    found = []
-    at = 0
-    while at < len(raw):
-        number, kind = raw[at] >> 3, raw[at] & 7
-        assert kind == 2 and number in numbers
-        at += 1
-        length = shift = 0
-        while True:
-            length |= (raw[at] & 127) << shift
-            shift, at = shift + 7, at + 1
-            if raw[at - 1] < 128:
-                break
-        found.append((number, raw[at : at + length]))
-        at += length
-    return found
