@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -46,10 +45,15 @@ def batch(begin: int, end: int) -> dict[str, object]:
 
 
 def profiled(out: Path, sizes: list[int], **arguments: object) -> Stats:
+    """A profile of batches of these sizes, whose arrays change once they are added."""
     profiler = Profiler(FEATURES, "test", **arguments)
     begin = 0
     for size in sizes:
-        profiler.add(batch(begin, begin + size))
+        given = batch(begin, begin + size)
+        arrays = [given["user"], given["item"].copy(), *(of.copy() for of in given["history"])]
+        profiler.add({"user": arrays[0], "item": arrays[1], "history": tuple(arrays[2:])})
+        for array in arrays:
+            array[:] = 5
         begin += size
     return profiler.finish(out)
 
@@ -111,18 +115,6 @@ def test_batches_of_any_size_make_the_same_files(tmp_path, limit, monkeypatch):
         assert contents[0] == contents[1] == contents[2]
 
 
-def test_arrays_can_be_used_again(tmp_path):
-    """The waiting part of a block is a copy."""
-    profiler, given = Profiler(FEATURES), batch(0, SAMPLES)
-    arrays = [given["user"], given["item"].copy(), *(of.copy() for of in given["history"])]
-    profiler.add({"user": arrays[0], "item": arrays[1], "history": tuple(arrays[2:])})
-    for array in arrays:
-        array[:] = 5
-    profiler.finish(tmp_path / "one")
-    profiled(tmp_path / "other", [SAMPLES])
-    assert (tmp_path / "one/keys.npz").read_bytes() == (tmp_path / "other/keys.npz").read_bytes()
-
-
 def test_samples_are_counted_up_to_the_most(tmp_path):
     profiler = Profiler(FEATURES, most=1500)
     for begin in (0, 1000, 2000):
@@ -161,18 +153,11 @@ def test_table_above_limit_keeps_ids_by_hash(tmp_path, monkeypatch):
     assert np.max(np.abs(np.divide(rows_off, sigmas))) < 4
 
 
-def test_the_tail_of_quantiles_is_estimated_by_the_sample(tmp_path, monkeypatch):
-    monkeypatch.setattr(profile_lib, "_HEAD", 200)
-    ids = zipf(60_000, 1)
-    exact, guessed = (
-        np.array(quantiles(head, tail, ratio, len(ids)))
-        for head, tail, ratio in [
-            (np.unique(ids, return_counts=True)[1], np.zeros(0, np.int32), 1),
-            (lambda u, c: (np.sort(c)[-200:], c[np.argsort(c, kind="stable")[:-200]][::8], 8))(
-                *np.unique(ids, return_counts=True)
-            ),
-        ]
-    )
+def test_the_tail_of_quantiles_is_estimated_by_the_sample():
+    counts = np.unique(zipf(60_000, 1), return_counts=True)[1]
+    tail = counts[np.argsort(counts, kind="stable")[:-200]][::8]
+    exact = np.array(quantiles(counts, np.zeros(0, np.int32), 1, 60_000))
+    guessed = np.array(quantiles(np.sort(counts)[-200:], tail, 8, 60_000))
     assert np.abs(exact - guessed).max() < 0.03
 
 
@@ -208,15 +193,11 @@ def test_unique_ids_are_those_before_any_was_left_out():
     assert held.ratios[0] > 1
     assert held.unique[0][-1] == [4096, len(np.unique(ids[:4096]))]
     assert held.unique[0] == unique_of(ids[:4096].copy(), np.arange(4096, dtype=np.uint32), 4096)
-
-
-def test_unique_ids_are_not_counted_of_what_is_left():
-    """The first ids that were added are more than there is room for: no batch has all of its ids."""
-    held = Entries(1, limit=1000)
-    held.add(0, zipf(3000, 2), np.arange(3000))
-    held.whole = 3000
-    held.count_unique()
-    assert held.unique == [[]]
+    few = Entries(1, limit=1000)  # no batch has all of its ids
+    few.add(0, ids[:3000], np.arange(3000))
+    few.whole = 3000
+    few.count_unique()
+    assert few.unique == [[]]
 
 
 def test_samples_beyond_32_bits():
@@ -233,14 +214,10 @@ def test_samples_beyond_32_bits():
 
 def test_head_is_exact_until_ids_are_dropped():
     """New ids get a chance to stay, and no count is above the truth."""
-    head, truth = Head(50), collections.Counter()
-    rng = np.random.default_rng(0)
+    head, truth, rng = Head(50), collections.Counter(), np.random.default_rng(0)
     for turn in range(60):
-        block = np.concatenate(
-            [np.repeat(np.arange(20), 30), rng.integers(1000 * turn, 1000 * turn + 900, 300)]
-        )
-        if turn >= 30:
-            block = np.concatenate([block, np.full(100, 7777777)])
+        often = [np.repeat(np.arange(20), 30), np.full(100 * (turn >= 30), 7777777)]
+        block = np.concatenate([*often, rng.integers(1000 * turn, 1000 * turn + 900, 300)])
         head.add(block)
         truth.update(block.tolist())
     found = dict(zip(head.keys.tolist(), head.uses.tolist(), strict=True))
@@ -311,21 +288,17 @@ def test_a_long_stream_takes_no_more_than_150_MB(tmp_path, fields, turns):
         ({"history": (np.arange(4), np.ones(10, np.int64))}, r"'history'.*counts \(10,\).*sum up to m"),
         ({"history": (np.arange(2), np.array([3, -1] + [0] * 8))}, "'history'.*sum up to m"),
         ({"history": (np.arange(10), np.ones(10))}, "'history': counts are float64"),
+        ({"history": None}, "'history' is missing; the batch has"),
     ],
 )
 def test_a_batch_that_does_not_fit_changes_nothing(tmp_path, change, text):
     profiler = Profiler(FEATURES)
     profiler.add(batch(0, 1000))
     with pytest.raises(ValueError, match=text):
-        profiler.add({**batch(1000, 1010), **change})
-    with pytest.raises(ValueError, match="'history' is missing; the batch has"):
-        profiler.add({"user": USERS[:10], "item": ITEMS[:10]})
+        profiler.add({name: one for name, one in {**batch(1000, 1010), **change}.items() if one is not None})
     assert profiler.samples == 1000
     profiler.add(batch(1000, SAMPLES))
-    profiler.finish(tmp_path / "one")
-    profiled(tmp_path / "other", [SAMPLES])
-    stats = [json.loads((tmp_path / name / "stats.json").read_text()) for name in ("one", "other")]
-    assert stats[0]["tables"] == stats[1]["tables"]
+    assert profiler.finish(tmp_path / "one").tables == profiled(tmp_path / "other", [SAMPLES]).tables
 
 
 def test_arguments_of_a_profiler(tmp_path):
@@ -351,39 +324,33 @@ def test_a_table_without_ids_is_there_beside_others(tmp_path):
     assert [len(one) for one in stats.keys(0)] == [0, 0, 0]
 
 
-def test_stats_are_read_as_they_were_written(tmp_path):
+NO_STATS = r"stats.json is damaged \(.*; make it again with het plan profile"
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "text"),
+    [
+        ("stats.json", lambda text: text[:100], NO_STATS),
+        ("stats.json", lambda text: b"[]", NO_STATS),
+        ("stats.json", lambda text: b"{}", NO_STATS),
+        ("stats.json", lambda text: text.replace(b'"uses"', b'"used"'), NO_STATS),
+        ("stats.json", lambda text: text.replace(b'"sha256"', b'"md5"'), NO_STATS),
+        ("stats.json", lambda text: text.replace(b'"version": 3', b'"version": 1'),
+         "version 1, not 'het_tf stats', version 3; make it again with"),
+        ("stats.json", lambda text: text.replace(b"het_tf stats", b"plan"), "is 'plan', version 3, not"),
+        ("keys.npz", lambda text: text[:-1], r"keys\.npz is damaged, or does not belong to stats\.json"),
+        ("keys.npz", None, r"has no keys\.npz"),
+        ("stats.json", None, r"has no stats\.json; make it with het plan profile --out"),
+    ],
+)  # fmt: skip
+def test_stats_are_read_as_they_were_written_or_not_at_all(tmp_path, file, change, text):
     written = profiled(tmp_path, [SAMPLES])
     assert Stats.load(str(tmp_path)) == written
-
-
-def edit(path: Path, **changes: object) -> None:
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-
-
-def test_stats_that_cannot_be_read(tmp_path):
-    again = "het plan profile"
-    with pytest.raises(ValueError, match=rf"missing has no stats\.json; make it with {again} --out"):
-        Stats.load(tmp_path / "missing")
-    profiled(tmp_path, [SAMPLES])
-    stats, keys = tmp_path / "stats.json", tmp_path / "keys.npz"
-    good, good_keys = stats.read_text(), keys.read_bytes()
-    for text in (good[:100], "[]", "{}", good.replace('"uses"', '"used"'), good.replace('"sha256"', '"md5"')):
-        stats.write_text(text)
-        with pytest.raises(ValueError, match=rf"stats.json is damaged \(.*; make it again with {again}"):
-            Stats.load(tmp_path)
-    stats.write_text(good)
-    edit(stats, version=1)
-    with pytest.raises(ValueError, match=r"version 1, not 'het_tf stats', version 3; make it again with"):
-        Stats.load(tmp_path)
-    edit(stats, version=3, format="plan")
-    with pytest.raises(ValueError, match="is 'plan', version 3, not"):
-        Stats.load(tmp_path)
-    stats.write_text(good)
-    keys.write_bytes(good_keys[:-1])
-    with pytest.raises(ValueError, match=r"keys\.npz is damaged, or does not belong to stats\.json"):
-        Stats.load(tmp_path)
-    keys.unlink()
-    with pytest.raises(ValueError, match=r"has no keys\.npz"):
+    if change is None:
+        (tmp_path / file).unlink()
+    else:
+        (tmp_path / file).write_bytes(change((tmp_path / file).read_bytes()))
+    with pytest.raises(ValueError, match=text):
         Stats.load(tmp_path)
 
 

@@ -60,6 +60,7 @@ def test_other_elements_are_placed_too(four):
     assert [int(numbers[0]) for _, numbers, _ in alone] == list(range(0, SAMPLES - BATCH + 1, BATCH))
 
 
+LAYER = "a layer"
 FITTING = "'id', 'small', 'row', 'name', 'same'"
 REFUSED = {
     "no field": (dataset, dict(by="di"), rf"'di', which the data lacks; .*: {FITTING}$"),
@@ -78,12 +79,23 @@ REFUSED = {
     "arrays": (lambda: np.zeros(9), dict(by="id"), r"data is a ndarray.*make one by .*from_tensor_slices"),
     "no batch": (dataset, dict(by="id", batch=None), "batch is None; give an integer of 1 or more"),
     "batch 0": (dataset, dict(by="id", batch=0), "batch is 0; give an integer of 1 or more"),
+    # Errors of the plan that came from within tf.data would not be told to the other ranks.
+    "no plan": (dataset, dict(by="location"), "by is 'location', but lookahead is None; give look"),
+    "no layer": (dataset, dict(by="location", lookahead=3), "layer is 3, a int, without lookups of het_tf"),
+    "no layers": (dataset, dict(by="location", lookahead=[]), "layer is empty"),
+    "other inputs": (
+        lambda: tf.data.Dataset.range(99), dict(by="location", lookahead=LAYER),
+        r"ids are .* give them a batch axis|dict",
+    ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_placed_is_refused(four, name):
     make, arguments, message = REFUSED[name]
+    if arguments.get("lookahead") == LAYER:
+        feature = het_tf.FeatureConfig(het_tf.TableConfig("of_location", 2))
+        arguments = {**arguments, "lookahead": het_tf.keras.EmbeddingCollection({"user": feature})}
     with pytest.raises(ValueError, match=message):
         het_tf.workers.shard_placed(make(), **{"batch": BATCH, **arguments})
 

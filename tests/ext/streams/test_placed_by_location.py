@@ -149,23 +149,6 @@ def test_samples_are_placed_by_lookups_of_the_model(four):
     np.testing.assert_array_equal(found[: len(order)], order)
 
 
-REFUSED = {
-    "no plan": (dict(lookahead=None), r"by is 'location', but lookahead is None; give lookahead=LAYER"),
-    "no layer": (dict(lookahead=3), "layer is 3, a int, without lookups of het_tf"),
-    "no layers": (dict(lookahead=[]), "layer is empty"),
-    "other inputs": (dict(data=lambda: tf.data.Dataset.range(99)), r"ids are .* give them a batch axis|dict"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_has_no_ids_is_refused(four, name):
-    """Catches errors of the plan that come from within tf.data, where the other ranks are not told."""
-    arguments, message = REFUSED[name]
-    arguments = {"data": dataset, "by": "location", "batch": BATCH, "lookahead": layer(), **arguments}
-    with pytest.raises(ValueError, match=message):
-        het_tf.workers.shard_placed(arguments.pop("data")(), **arguments)
-
-
 def test_ranks_that_look_up_or_read_others_are_told(played):
     """Catches a comparison by field and batch only: ranks whose layers have other tables place differently.
     And a fingerprint that does not cover all ids of a sample.

@@ -44,12 +44,6 @@ def test_most_samples_go_to_their_owner() -> None:
     assert own.mean() > 0.9
 
 
-def test_numbers_that_are_none_are_refused() -> None:
-    for arguments in (("f", 0, 1), ("f", 2, 0), ("f", 2, 1.5), ("f", True, 1)):
-        with pytest.raises(ValueError, match="give an integer of 1 or more"):
-            Placement(*arguments)
-
-
 def test_a_table_has_keys_of_its_own() -> None:
     """Catches keys without the table, and an id that would be no key (0)."""
     one, other = (keys_of(table, tf.range(6)).numpy() for table in (0, 1))

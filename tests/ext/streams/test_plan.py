@@ -9,6 +9,8 @@ import tensorflow as tf
 from rules_lib import learn
 
 import het_tf
+from het_tf.ext.streams.python import pipeline
+from het_tf.python.session import native
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
@@ -115,32 +117,31 @@ def test_abandoned_loop_and_evaluation_keep_plan():
 # --- what it refuses ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("window", [0, -1, 1.5, True, None])
-def test_a_window_is_a_number_of_batches(window):
-    with pytest.raises(ValueError, match=r"window is .*; give the batches to plan ahead"):
-        het_tf.lookahead(batches(ids()), het_tf.keras.Embedding(2, name="t"), window=window)
+def ahead(layer, dataset=None, **options):
+    return het_tf.lookahead(batches(ids()) if dataset is None else dataset, layer, **options)
 
 
-def test_what_is_no_dataset_or_no_layer_is_refused():
-    layer = het_tf.keras.Embedding(2, name="t")
-    with pytest.raises(TypeError, match=r"dataset is a list; give a tf\.data\.Dataset"):
-        het_tf.lookahead([1, 2], layer)
-    with pytest.raises(ValueError, match="without lookups of het_tf"):
-        het_tf.lookahead(batches(ids()), tf.keras.layers.Dense(1))
-    with pytest.raises(ValueError, match="layer is empty"):
-        het_tf.lookahead(batches(ids()), [])
+def of_u():
+    return tf.data.Dataset.from_tensors({"u": ids()})
 
 
-def test_inputs_that_do_not_fit_are_refused_at_once():
-    layer = het_tf.keras.Embedding(2, name="t")
-    with pytest.raises(ValueError, match=r"ids are a scalar; give them a batch axis"):
-        het_tf.lookahead(tf.data.Dataset.range(3), layer)
-    with pytest.raises(ValueError, match="ids are float32"):
-        het_tf.lookahead(batches(ids().astype(np.float32)), layer)
-    with pytest.raises(ValueError, match=r"reads one feature, 't', .* \['u'\]; give inputs="):
-        het_tf.lookahead(tf.data.Dataset.from_tensors({"u": ids()}), layer)
-    with pytest.raises(ValueError, match=r"a dict with the keys \['t'\], .* \['u'\]"):
-        het_tf.lookahead(tf.data.Dataset.from_tensors({"u": ids()}), {"t": layer})
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        *[(lambda one, window=window: ahead(one, window=window), "window is .*; give the batches to plan")
+          for window in (0, -1, 1.5, True, None)],
+        (lambda one: ahead(one, [1, 2]), r"dataset is a list; give a tf\.data\.Dataset"),
+        (lambda one: ahead(tf.keras.layers.Dense(1)), "without lookups of het_tf"),
+        (lambda one: ahead([]), "layer is empty"),
+        (lambda one: ahead(one, tf.data.Dataset.range(3)), r"ids are a scalar; give them a batch axis"),
+        (lambda one: ahead(one, batches(ids().astype(np.float32))), "ids are float32"),
+        (lambda one: ahead(one, of_u()), r"reads one feature, 't', .* \['u'\]; give inputs="),
+        (lambda one: ahead({"t": one}, of_u()), r"a dict with the keys \['t'\], .* \['u'\]"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused_at_once(call, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        call(het_tf.keras.Embedding(2, name="t"))
 
 
 def test_a_cache_on_a_gpu_is_refused(monkeypatch):
@@ -191,69 +192,54 @@ class TestAtAServer:
 # --- rows that travel on demand -----------------------------------------------------------------
 
 
-def told_of(layer, monkeypatch, elements, workers, batch, inputs=None):
+def told_of(layer, monkeypatch, elements, workers, batch):
     """Ids of each worker in the core: a list of workers, of features, of sets of ids."""
-    from het_tf.ext.streams.python import pipeline
-    from het_tf.python.session import native
-
-    seen = []
-    plan_op = native.ops.het_plan
+    seen, plan_op = [], native.ops.het_plan
     monkeypatch.setattr(native.ops, "het_plan", lambda **given: seen.append(given) or plan_op(**given))
     everyone = next(iter(elements.batch(workers * batch)))
     mine = next(iter(elements.skip(batch).batch(batch)))  # of worker 1
-    components = everyone if isinstance(everyone, tuple) else (everyone,)
-    of = pipeline.Everyone(components, tf.constant(1, tf.int64), 1, workers, False)
-    components = mine if isinstance(mine, tuple) else (mine,)
-    pipeline.start_on_demand(layer, inputs, components, 8, of)
+    of = pipeline.Everyone((everyone,), tf.constant(1, tf.int64), 1, workers, False)
+    pipeline.start_on_demand(layer, None, (mine,), 8, of)
     (given,) = seen
-    found = []
-    for worker in range(workers):
-        of_worker = []
-        for ids_of_all, ends in zip(given["all"], given["ends"], strict=True):
-            begin = 0 if worker == 0 else int(ends[worker - 1])
-            of_worker.append(set(np.ravel(ids_of_all)[begin : int(ends[worker])].tolist()))
-        found.append(of_worker)
-    assert [set(np.ravel(one).tolist()) for one in given["ids"]] == found[1], (
-        "its own ids are those of worker 1"
-    )
+    found = [[] for _ in range(workers)]
+    for ids_of_all, ends in zip(given["all"], given["ends"], strict=True):
+        parts = np.split(np.ravel(ids_of_all), np.ravel(ends)[:-1])
+        for of_worker, part in zip(found, parts, strict=True):
+            of_worker.append(set(part.tolist()))
+    assert [set(np.ravel(one).tolist()) for one in given["ids"]] == found[1], "its own ids are worker 1's"
     return found
 
 
-def test_ids_of_all_workers_are_taken_apart_by_worker(monkeypatch):
-    """Would catch: ids of one worker that are counted as another's, with one or several ids a sample."""
-    features = {name: het_tf.FeatureConfig(het_tf.TableConfig(name, 2), combiner=how) for name, how in
-                (("one", None), ("some", "sum"), ("ragged", "sum"))}  # fmt: skip
+VALUES = np.arange(60)
+
+
+def of_collection():
+    """A layer, and samples of one or several ids each, some of them empty."""
+    kinds = (("one", None), ("some", "sum"), ("ragged", "sum"))
+    features = {name: het_tf.FeatureConfig(het_tf.TableConfig(name, 2), how) for name, how in kinds}
     layer = het_tf.keras.EmbeddingCollection(features, cache=het_tf.Cache(rows=10, staleness=0))
-    values = np.arange(60)
-    rows = [values[i : i + i % 3].tolist() for i in range(12)]  # some are empty
-    samples = tf.data.Dataset.from_tensor_slices(
-        {"one": values[:12], "some": values[:24].reshape(12, 2), "ragged": tf.ragged.constant(rows, tf.int64)}
-    )
-    found = told_of(layer, monkeypatch, samples, workers=3, batch=4)
-    for worker, (one, some, ragged) in enumerate(found):
-        mine = slice(4 * worker, 4 * worker + 4)
-        assert one == set(values[:12][mine].tolist())
-        assert some == set(values[:24].reshape(12, 2)[mine].ravel().tolist())
-        assert ragged == {id for row in rows[mine] for id in row}
+    rows = [VALUES[i : i + i % 3].tolist() for i in range(12)]
+    samples = {"one": VALUES[:12], "some": VALUES[:24].reshape(12, 2)}
+    of_feature = [[[one] for one in samples["one"]], samples["some"].tolist(), rows]
+    return layer, {**samples, "ragged": tf.ragged.constant(rows, tf.int64)}, of_feature
 
 
-def test_ids_of_a_graph_are_taken_apart_by_worker(monkeypatch):
-    """Would catch: hops that stand one behind the other, so that a worker's ids are no part of the whole."""
+def of_graph():
+    """A model that looks the hops up one beside the other, as one feature."""
     inputs = {f"hop_{hop}": tf.keras.Input((width,), dtype="int64") for hop, width in enumerate((1, 2, 6))}
     embed = het_tf.keras.Embedding(4, cache=het_tf.Cache(rows=10, staleness=0))
     rows = tf.keras.Model(inputs, embed(tf.keras.ops.concatenate(list(inputs.values()), axis=1)))
-    nodes = np.arange(8)
-    samples = tf.data.Dataset.from_tensor_slices(
-        {
-            "hop_0": nodes[:, None],
-            "hop_1": 100 + np.arange(16).reshape(8, 2),
-            "hop_2": 200 + np.arange(48).reshape(8, 6),
-        }
-    )
-    found = told_of(rows, monkeypatch, samples, workers=2, batch=4)
-    for worker, (ids_of,) in enumerate(found):
-        expected = set(nodes[4 * worker : 4 * worker + 4].tolist())
-        expected |= set((100 + np.arange(8) + 8 * worker).tolist()) | set(
-            (200 + np.arange(24) + 24 * worker).tolist()
-        )
-        assert ids_of == expected
+    hops = [100 * hop + np.arange(12 * width).reshape(12, width) for hop, width in enumerate((1, 2, 6))]
+    return rows, dict(zip(inputs, hops, strict=True)), [np.concatenate(hops, axis=1).tolist()]
+
+
+@pytest.mark.parametrize("make", [of_collection, of_graph])
+def test_ids_of_all_workers_are_taken_apart_by_worker(monkeypatch, make):
+    """Would catch: ids of one worker that are counted as another's; hops that stand one behind the other, so
+    that a worker's ids are no part of the whole.
+    """
+    layer, samples, of_feature = make()
+    found = told_of(layer, monkeypatch, tf.data.Dataset.from_tensor_slices(samples), workers=3, batch=4)
+    for worker, of_worker in enumerate(found):
+        mine = slice(4 * worker, 4 * worker + 4)
+        assert of_worker == [{one for row in rows[mine] for one in row} for rows in of_feature]
