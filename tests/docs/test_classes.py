@@ -40,11 +40,8 @@ Status Table::Each(int x) { struct Local { int a, b; }; return {}; }
 
 def test_it_counts_methods_and_members_of_every_class(lint):
     """A count that missed inline bodies or initialisers would let a class grow past the limit."""
-    assert dict(lint.classes(CODE)) == {
-        "graph::Config": (0, 3),
-        "graph::Table": (5, 5),
-        "graph::Table::Line": (0, 1),
-    }
+    counted = {"graph::Config": (0, 3), "graph::Table": (5, 5), "graph::Table::Line": (0, 1)}
+    assert dict(lint.classes(CODE)) == counted
 
 
 def test_large_or_wrongly_listed_classes_are_faults(lint, tmp_path):
@@ -55,11 +52,6 @@ def test_large_or_wrongly_listed_classes_are_faults(lint, tmp_path):
     (core / "long.py").write_text("#\n" * 401)
     assert len(lint.faults(tmp_path, {})) == 2
     assert lint.faults(tmp_path, {"Large": (37, 1), "het_tf/core/long.py": (401,)}) == []
-    for wrong in (
-        {"Large": (38, 1)},
-        {"Large": (36, 1)},
-        {"Small": (0, 0)},
-        {"Gone": (40, 0)},
-    ):
+    for wrong in ({"Large": (38, 1)}, {"Large": (36, 1)}, {"Small": (0, 0)}, {"Gone": (40, 0)}):
         entries = {"Large": (37, 1), "het_tf/core/long.py": (401,), **wrong}
         assert len(lint.faults(tmp_path, entries)) == 1, wrong

@@ -52,31 +52,16 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def commands() -> list[tuple[str, str]]:
-    return [
-        (page, line)
-        for page in PAGES
-        for block in blocks(page, "bash")
-        for line in block.splitlines()
-        if line
-    ]
+    found = [(page, line) for page in PAGES for block in blocks(page, "bash") for line in block.splitlines()]
+    return [one for one in found if one[1]]
 
 
-def run(
-    command: list[str], cwd: Path = ROOT, path: str = "", **options: object
-) -> subprocess.CompletedProcess[str]:
+def run(command: list[str], cwd: Path = ROOT, path: str = "") -> subprocess.CompletedProcess[str]:
     env = dict(os.environ, PYTHONPATH=f"{ROOT}:{ROOT}/tests/lib", TF_CPP_MIN_LOG_LEVEL="2")
     if path:
         env["PATH"] = f"{path}{os.pathsep}{env['PATH']}"
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        env=env,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=900,
-        **options,
-    )
+    out = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    done = subprocess.run(command, cwd=cwd, env=env, text=True, timeout=900, **out)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-3000:]}"
     return done
 
@@ -99,10 +84,8 @@ def test_commands_run(page: str, command: str) -> None:
         run([sys.executable, *(["-m", "het_tf"] if words[0] == "het" else []), *words[1:]])
         return
     assert words[0] == "make", f"{page}: no check for {command!r}"
-    target = words[1]
-    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), (
-        f"{page}: no target {target}"
-    )
+    target, makefile = words[1], (ROOT / "Makefile").read_text()
+    assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{page}: no target {target}"
     if target == "train":
         if not list(Path(sys.prefix).glob(".het-*")):
             pytest.skip(f"`make {target}` would set up {sys.prefix}, which make did not make")
@@ -130,10 +113,8 @@ def without_numbers(line: str) -> str:
     return " ".join(line.split())
 
 
-@pytest.fixture
-def commands_of_the_package(tmp_path: Path) -> str:
+def commands_of_the_package(place: Path) -> str:
     """A directory with python, het ckpt and saved_model_cli, for PATH: they may not be installed."""
-    place = tmp_path / "bin"
     place.mkdir()
     for name, arguments in (
         ("python", ""),
@@ -147,10 +128,8 @@ def commands_of_the_package(tmp_path: Path) -> str:
 
 @pytest.mark.long
 @pytest.mark.parametrize("page", CONSOLE_PAGES)
-def test_console_blocks_show_what_commands_print(
-    page: str, tmp_path: Path, commands_of_the_package: str
-) -> None:
-    place = tmp_path / "page"
+def test_console_blocks_show_what_commands_print(page: str, tmp_path: Path) -> None:
+    place, programs = tmp_path / "page", commands_of_the_package(tmp_path / "bin")
     place.mkdir()
     (place / "examples").symlink_to(ROOT / "examples")
     code = blocks(page, "python")
@@ -162,7 +141,7 @@ def test_console_blocks_show_what_commands_print(
     expected = [one for block in blocks(page, "console") for one in shown(block)]
     assert expected
     for command, lines in expected:
-        printed = run(["bash", "-c", command], place, commands_of_the_package).stdout
+        printed = run(["bash", "-c", command], place, programs).stdout
         rest = iter([without_numbers(line) for line in printed.splitlines()])
         for line in lines:
             assert without_numbers(line) in rest, f"{page}: {line!r} is not (here) in\n$ {command}\n{printed}"

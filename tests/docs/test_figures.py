@@ -19,9 +19,7 @@ def root(tmp_path):
 
 def document(*lines: str) -> str:
     """A page that ends with the sources of its figures."""
-    return (
-        "saves 88.0 % of it, 0.25 less\n\n<!-- figures\n" + "".join(f"{line}\n" for line in lines) + "-->\n"
-    )
+    return "\n".join(["saves 88.0 % of it, 0.25 less\n\n<!-- figures", *lines, "-->\n"])
 
 
 def test_figures_of_the_documents_are_those_of_the_files():
@@ -39,27 +37,22 @@ def test_a_stale_figure_is_reported_and_renewed(root):
     assert figures.renewed(new, root) == (new, [])
 
 
-def test_a_loss_is_the_negated_number(root):
-    assert figures.figure("result.json runs of=b part -.2f", root) == "0.25"
-
-
 @pytest.mark.parametrize(
-    "source",
-    ["gone.json runs of=a part .1%", "result.json runs n=8 part .1%", "result.json runs of=a other .1%"],
+    ("figure", "source"),
+    [
+        # A figure that is silently kept after its file was moved, or its entry renamed.
+        ("88.0 %", "gone.json runs of=a part .1%"),
+        ("88.0 %", "result.json runs n=8 part .1%"),
+        ("88.0 %", "result.json runs of=a other .1%"),
+        # A source that outlives its figure, or one that is found inside of another number.
+        *[(said, "result.json runs of=a part .1%") for said in ("5.0 %", "0.2", "89.5 %")],
+    ],
 )
-def test_a_source_must_select_one_number(root, source):
-    """Would catch a figure that is silently kept after its file was moved, or its entry renamed."""
-    text = document(f"88.0 % = {source}")
+def test_what_a_source_cannot_renew_is_a_fault(root, figure, source):
+    text = document(f"{figure} = {source}")
     new, faults = figures.renewed(text, root)
-    assert new == text and faults
-
-
-@pytest.mark.parametrize("said", ["5.0 %", "0.2", "89.5 %"])
-def test_a_figure_that_the_text_has_not_is_a_fault(root, said):
-    """Would catch a source that outlives its figure, and one that is found inside of another number."""
-    assert (
-        "the text has no" in figures.renewed(document(f"{said} = result.json runs of=a part .1%"), root)[1][0]
-    )
+    assert faults
+    assert new == text if figure == "88.0 %" else "the text has no" in faults[0]
 
 
 def test_sources_that_are_not_the_end_are_a_fault(root):

@@ -56,16 +56,13 @@ def test_a_home_for_each_file(lint, tmp_path):
 def test_limits_only_fall(lint):
     """Would take growth, or leave room for it after something went."""
     table = {"lines": {"core": 100}, "most": {"public names": 5}}
-    at, above = (
-        {"lines": {"core": 60}, "most": {"public names": 5}},
-        {"lines": {"core": 101}, "most": {"public names": 6}},
+    at, above, below = (
+        {"lines": {"core": core}, "most": {"public names": names}}
+        for core, names in ((60, 5), (101, 6), (40, 4))
     )
-    below = {"lines": {"core": 40}, "most": {"public names": 4}}
     assert lint.faults(table, at) == []
-    assert [fault.split(":")[0] for fault in lint.faults(table, above)] == [
-        "lines, core",
-        "most, public names",
-    ]
+    found = [fault.split(":")[0] for fault in lint.faults(table, above)]
+    assert found == ["lines, core", "most, public names"]
     assert len(lint.faults(table, below)) == 2
     text = '[lines]\n"core" = 100\n[most]\n"public names" = 5\n'
     assert tomllib.loads(lint.lowered(text, table, below)) == below
