@@ -4,7 +4,7 @@ Each round is a child of this process, which has TensorFlow loaded and has not u
 checkpoint, checks that it is whole, and saves one after the other until it kills itself with SIGKILL: at
 something that Python does to the directory (an audit hook sees opening, renaming, removing), chosen by its
 name in the first rounds and by its number later, or after a random time, which also hits what the native
-library does. A line of JSON for each round goes to stdout. In the last round it is not killed.
+library does. In the last round it is not killed.
 
 What is saved with step n is the number n, in every value of the table and in every dense weight: a checkpoint
 that is not of one moment shows.
@@ -12,7 +12,6 @@ that is not of one moment shows.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -96,13 +95,9 @@ class Killer:
             self.end(what)
 
     def end(self, what):
-        tell(self.report, killed=what)
+        os.write(self.report, f"killed {what}\n".encode())
         os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(60)
-
-
-def tell(report, **what):
-    os.write(report, json.dumps(what).encode() + b"\n")
 
 
 def child(directory, point, report):
@@ -113,17 +108,16 @@ def child(directory, point, report):
     if checkpoint.latest(directory) is not None:
         for path in checkpoint.checkpoints(directory):
             checkpoint.verify(path)  # each that is seen is whole, its base included
-        found = checkpoint.restore(directory, model)
-        step = found.step
+        step = checkpoint.restore(directory, model).step
         check(model, step)
-        tell(report, restored=step, increment=found.base is not None)
+        os.write(report, f"restored {step}\n".encode())
     killer.arm()
     for _ in range(1 if point is None else 1000):
         step += 1
         fill(model, step)
         # Every third one is full, the others build on the one before.
         checkpoint.save(directory, model, step=step, keep=2, since=None if step % 3 == 0 else "latest")
-        tell(report, saved=step)
+        os.write(report, f"saved {step}\n".encode())
 
 
 def points(rounds, rng):
@@ -134,29 +128,50 @@ def points(rounds, rng):
     yield None
 
 
+def played(directory, point):
+    """Plays a round in a child; returns the words of what it said, and its exit status."""
+    out, report = os.pipe()
+    process = os.fork()
+    if process == 0:
+        os.close(out)
+        code = 1
+        try:
+            child(directory, point, report)
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    os.close(report)
+    with os.fdopen(out) as lines:
+        said = [line.split(maxsplit=1) for line in lines]
+    return said, os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
 def main():
-    directory = Path(sys.argv[1])
-    for point in points(int(sys.argv[2]), random.Random(int(sys.argv[3]))):
-        out, report = os.pipe()
-        process = os.fork()
-        if process == 0:
-            os.close(out)
-            code = 1
-            try:
-                child(directory, point, report)
-                code = 0
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                sys.stderr.flush()
-                os._exit(code)
-        os.close(report)
-        with os.fdopen(out) as lines:
-            said = [json.loads(line) for line in lines]
-        _, status = os.waitpid(process, 0)
-        names = sorted(path.name for path in directory.iterdir()) if directory.exists() else []
-        code = os.waitstatus_to_exitcode(status)
-        print(json.dumps({"point": point, "code": code, "said": said, "names": names}), flush=True)
+    directory, rounds = Path(sys.argv[1]), int(sys.argv[2])
+    saved = leftovers = 0  # the newest that `save` has returned; rounds that left something
+    killed = []
+    for point in points(rounds, random.Random(int(sys.argv[3]))):
+        said, code = played(directory, point)
+        # A process that failed to restore, or found another number than it should, has ended with 1.
+        assert code == (0 if point is None else -signal.SIGKILL), (point, code, said)
+        for what, value in said:
+            if what == "killed":
+                killed.append(value)
+                continue
+            assert what == "saved" or int(value) in (saved, saved + 1), (
+                point,
+                said,
+            )  # it had its name already
+            saved = int(value)
+        names = [path.name for path in directory.iterdir()]
+        leftovers += any(name.startswith(".tmp-") for name in names)
+    assert len(killed) == rounds and killed.count("time\n") > 2 and len(set(killed)) > 5, killed
+    assert leftovers > 3, "most deaths leave something"
+    assert not any(name.startswith(".tmp-") for name in names), "the last save has removed it"
+    assert len(names) <= 5, "two, and what they build on"
 
 
 if __name__ == "__main__":

@@ -44,6 +44,15 @@ def redis_node(url: str):
     return reshard.Node.of(address.parse(url))
 
 
+@contextlib.contextmanager
+def third(port: int):
+    """A server that is of no cluster yet."""
+    with LocalServer.start(
+        port=port, settings={"cluster-enabled": "yes", "cluster-announce-ip": "127.0.0.1"}
+    ) as server:
+        yield server
+
+
 STEPS = ["importing", "migrating", "both", "half of the keys", "all keys", "told the target", "source forgot"]
 
 
@@ -75,10 +84,8 @@ def test_a_slot_left_open_is_repaired(two, step, way):
         ask(source, "MIGRATE", "127.0.0.1", port, key, 0, 5000)
     if done == 5:
         ask(target, "CLUSTER", "SETSLOT", slot, "NODE", ids[target])
-
     if done == 6:
         ask(source, "CLUSTER", "SETSLOT", slot, "STABLE")
-
     if done != 5:  # after that the source may hear of it by itself
         assert any(f"slot {slot} is open" in fault for fault in picture("--ps", url, status=1)["faults"])
         assert f"slot {slot} is open" in het_ps("reshard", "--ps", url, "--check", status=1).out
@@ -140,27 +147,23 @@ def training(name: str, ids: np.ndarray):
 def test_shards_come_and_go_while_training(two):
     url, _ = two
     counts = np.zeros(200)
-    with LocalServer.start(
-        port=(free := free_ports(1)), settings={"cluster-enabled": "yes", "cluster-announce-ip": "127.0.0.1"}
-    ) as third:
+    place = f"127.0.0.1:{(free := free_ports(1))}"
+    with third(free) as new:
         counts += train(url, 2)
         with training("u", np.arange(200)) as count:
-            done = het_ps("reshard", "--ps", url, "--add", f"127.0.0.1:{free}")
-            assert f"127.0.0.1:{free} joins the cluster" in done.err and "keys" in done.err
+            done = het_ps("reshard", "--ps", url, "--add", place)
+            assert f"{place} joins the cluster" in done.err and "keys" in done.err
             share = [s["partitions"] for s in picture("--ps", url)["servers"]]
             assert sum(share) % 64 == 0 and max(share) - min(share) <= len(share)
-            assert "partitions are even" in het_ps("reshard", "--ps", third.address, "--check").out
-            done = het_ps("reshard", "--ps", url, "--remove", f"127.0.0.1:{free}")
+            assert "partitions are even" in het_ps("reshard", "--ps", new.address, "--check").out
+            done = het_ps("reshard", "--ps", url, "--remove", place)
             assert "has left the cluster, is empty, and can be stopped" in done.out
-            with redis_node(third.address) as node:
+            with redis_node(new.address) as node:
                 assert list(cluster.View(node).peers) == [cluster.View(node).myself.id]
                 assert node.ask("DBSIZE") == 0
         het_tf.flush()
         np.testing.assert_array_equal(het_tf.Table("u").lookup(np.arange(200))[:, 0], -count)
         check(counts)
-        assert "is not a server of this cluster; its servers are" in het_ps(
-            "reshard", "--ps", url, "--remove", "127.0.0.1:1", status=1
-        ).err  # fmt: skip
         het_tf.Table("u").drop()
         het_tf.Table("t").drop()
     assert picture("--ps", url)["faults"] == [], "the third is stopped, and not waited for"
@@ -169,13 +172,13 @@ def test_shards_come_and_go_while_training(two):
 def test_a_server_that_is_gone_is_taken_out(two):
     """`status` was at fault for ever, and its advice was to start a server that is gone."""
     url, urls = two
-    settings = {"cluster-enabled": "yes", "cluster-announce-ip": "127.0.0.1"}
-    with LocalServer.start(port=(free := free_ports(1)), settings=settings) as third:
-        place = f"127.0.0.1:{free}"
-        with redis_node(urls[0]) as first, redis_node(third.address) as node:
-            first.ask("CLUSTER", "MEET", "127.0.0.1", free, free + 10000)
-            cluster.await_true(lambda: "" if len(cluster.View(node).peers) == 3 else "alone", 30, print)
-            cluster.await_true(lambda: "" if len(cluster.View(first).peers) == 3 else "alone", 30, print)
+    place = f"127.0.0.1:{(free := free_ports(1))}"
+    with third(free) as new, redis_node(urls[0]) as first, redis_node(new.address) as node:
+        first.ask("CLUSTER", "MEET", "127.0.0.1", free, free + 10000)
+        for one in (node, first):
+            cluster.await_true(
+                lambda one=one: "" if len(cluster.View(one).peers) == 3 else "alone", 30, print
+            )
     (fault,) = picture("--ps", url, status=1)["faults"]
     assert f"If it is gone for good: `het ps reshard --remove {place}`" in fault
     assert f"{place} has left" in het_ps("reshard", "--ps", url, "--remove", place).out
@@ -185,22 +188,21 @@ def test_a_server_that_is_gone_is_taken_out(two):
             assert len(cluster.View(node).peers) == 2
 
 
-def test_a_server_of_a_directory_stays(two, tmp_path_factory):
-    """`het ps up` would start it again, empty, and `status --dir` would miss it."""
+def test_what_reshard_refuses(two, tmp_path_factory):
+    """Of a directory: `het ps up` would start the server again, empty, and `status --dir` would miss it."""
     url, _ = two
     directory = tmp_path_factory.getbasetemp() / "two0/ps"
-    done = het_ps("reshard", "--dir", directory, "--remove", url.removeprefix("redis://"), status=1)
-    assert "belongs to" in done.err and "of a directory cannot be removed" in done.err
-
-
-def test_what_reshard_refuses(two):
-    url, _ = two
     with LocalServer.start() as single:
-        assert "is a single server: there is nothing to move" in het_ps(
-            "reshard", "--ps", single.address, status=1
-        ).err  # fmt: skip
-        done = het_ps("reshard", "--ps", url, "--add", f"127.0.0.1:{single.port}", status=1)
-        assert "does not run with cluster-enabled yes" in done.err
+        for words, why in (
+            (("--ps", url, "--remove", "127.0.0.1:1"), "is not a server of this cluster; its servers are"),
+            (
+                ("--dir", directory, "--remove", url.removeprefix("redis://")),
+                "of a directory cannot be",
+            ),
+            (("--ps", single.address), "is a single server: there is nothing to move"),
+            (("--ps", url, "--add", f"127.0.0.1:{single.port}"), "does not run with cluster-enabled yes"),
+        ):
+            assert why in het_ps("reshard", *words, status=1).err
 
 
 def conf_of_deploy(*files: str) -> str:
@@ -222,13 +224,11 @@ def servers_of_conf(directory: Path, count: int):
             more = {"port": str(first + number), "dir": str(place), "cluster-announce-ip": "127.0.0.1"}
             (place / "conf").write_text(text + redis_server.config_text(more))
             with (place / "log").open("wb") as log:
-                processes.append(
-                    subprocess.Popen([redis_lib.PROGRAM, str(place / "conf")], stdout=log, stderr=log)
-                )
+                command = [redis_lib.PROGRAM, str(place / "conf")]
+                processes.append(subprocess.Popen(command, stdout=log, stderr=log))
         for number in range(count):
-            redis_server.wait_ready(
-                f"redis://het-operator:pw@127.0.0.1:{first + number}", 20, log=directory / str(number) / "log"
-            )
+            url = f"redis://het-operator:pw@127.0.0.1:{first + number}"
+            redis_server.wait_ready(url, 20, log=directory / str(number) / "log")
         yield first
     finally:
         redis_lib.leave()
@@ -264,10 +264,8 @@ def test_the_users_of_deploy_are_enough_and_no_more(tmp_path):
         redis_cli(port, "BGREWRITEAOF")
         # Every right of het ps: moving slots with a login.
         ids = {n: mine(f"redis://het-operator:pw@127.0.0.1:{port + n}").id for n in range(2)}
-        keys = ask(f"redis://het-operator:pw@127.0.0.1:{port}", "SCAN", 0, "MATCH", "het:*}", "COUNT", 1000)[
-            1
-        ]
-        slot = ask(operator, "CLUSTER", "KEYSLOT", keys[0])
+        found = ask(f"redis://het-operator:pw@127.0.0.1:{port}", "SCAN", 0, "MATCH", "het:*}", "COUNT", 1000)
+        slot = ask(operator, "CLUSTER", "KEYSLOT", found[1][0])
         ask(f"redis://het-operator:pw@127.0.0.1:{port + 1}", "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[0])
         ask(operator, "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[1])
         assert "is finished (1 keys went over)" in het_ps("reshard", "--ps", operator, "--repair").err
