@@ -44,17 +44,3 @@ def learn(layer, loss, reduce=False):
         gradients = het_tf.workers.reduce_gradients(gradients, variables)
     het_tf.apply(zip(gradients, variables, strict=True))
     return value
-
-
-def step(model_or_layer, ids, mode, variables=None, loss=None):
-    """One gradient of sum(output ** 2) by all trainable variables, and its update of the tables."""
-
-    def run(ids):
-        with tf.GradientTape() as tape:
-            value = (loss or (lambda x: tf.reduce_sum(x**2)))(model_or_layer(ids))
-        of = variables or model_or_layer.trainable_variables
-        gradients = tape.gradient(value, of)
-        het_tf.apply(zip(gradients, of, strict=True))
-        return gradients
-
-    return (tf.function(run) if mode == "graph" else run)(tf.constant(ids, tf.int64))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from unittest import mock
+
 import numpy as np
 import pytest
 import rules_lib
@@ -15,9 +18,7 @@ from het_tf.python.session import native
 keras = tf.keras
 
 
-def data(rows=32):
-    ids, y = rules_lib.data(rows)
-    return ids, y
+data = functools.partial(rules_lib.data, 32)
 
 
 def test_broadcast_takes_weights_and_optimizer_of_rank_0(played):
@@ -63,7 +64,7 @@ def test_broadcast_of_weights_that_the_first_step_makes(played, kind, eagerly):
     model = het_tf.workers.distribute(kind())
     model.compile(keras.optimizers.SGD(1e-12), "mse", run_eagerly=eagerly)
     played.me = 1  # the played rank 0 has zeros everywhere
-    ids = np.tile(data(1)[0], (64, 1))
+    ids = np.tile(rules_lib.data(1)[0], (64, 1))
     targets = np.full((64, 1), 3.0)  # the loss of the first step is its square, if the weights are zeros
     losses = model.fit(ids, targets, verbose=0, batch_size=32).history["loss"]
     kernel, bias = (weight.numpy() for weight in model.out.weights)
@@ -141,15 +142,13 @@ def test_rank_0_writes_while_all_others_wait(played, tmp_path):
 def test_failed_write_of_rank_0_raises_on_all(played, monkeypatch, tmp_path):
     checkpoint = het_tf.callbacks.Checkpoint(str(tmp_path / "x.weights.h5"), save_weights_only=True)
     model = rules_lib.make_model()
-    monkeypatch.setattr(
-        model, "save_weights", lambda *_, **__: (_ for _ in ()).throw(OSError("disk is full"))
-    )
+    monkeypatch.setattr(model, "save_weights", mock.Mock(side_effect=OSError("disk is full")))
     checkpoint.set_model(model)
     with pytest.raises(OSError, match="disk is full"):
         checkpoint.on_epoch_end(0, {})
     assert played.gathered[-1] == "het_tf.checkpoint", "the others are not left to wait"
     played.me = 1
-    monkeypatch.setattr(played, "others", lambda mine: [([], ["OSError"], "disk is full")])
+    played.others = lambda mine: [([], ["OSError"], "disk is full")]
     monkeypatch.setattr("het_tf.ext.checkpoint.python.callback.flush", lambda all_ranks: None)
     with pytest.raises(OSError, match="rank 0 could not write the checkpoint: disk is full"):
         checkpoint.on_epoch_end(0, {})
@@ -161,13 +160,8 @@ def test_a_rank_that_cannot_send_is_known_to_all(played, monkeypatch):
         patched.setattr(played, "others", lambda mine: [([], ["ConnectionError"], "the server is away")])
         with pytest.raises(ConnectionError, match=r"rank 1 could not send .*: the server is away"):
             het_tf.flush(all_ranks=True)
-
-    def fail(*_):
-        raise TimeoutError("no answer")
-
     played.gathered.clear()
-    with monkeypatch.context() as patched:
-        patched.setattr(native, "call", fail)
+    with mock.patch.object(native, "call", side_effect=TimeoutError("no answer")):
         with pytest.raises(TimeoutError, match="no answer"):
             het_tf.flush(all_ranks=True)
     assert played.gathered == ["het_tf.flush"], "the others are not left to wait"

@@ -43,32 +43,38 @@ def model(**compile):
     return made
 
 
-class Steps(keras.callbacks.Callback):
-    """Counts batches, by epochs."""
-
-    def __init__(self):
-        super().__init__()
-        self.epochs = []
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self.epochs.append(0)
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.epochs[-1] += 1
+def of_unknown_length(mine):
+    return [("unknown", *mine[1:])] if isinstance(mine, tuple) else [mine]
 
 
+@pytest.mark.parametrize(
+    ("mine", "others", "options", "steps", "warns"),
+    [
+        # A rank that went on would wait for ever in the reduction of its next step; it warns once.
+        (dataset(5), 3, {"epochs": 3, "validation_data": dataset(4)}, [3, 3, 3], True),
+        # The other rank sees its end when this one does: nothing is said.
+        (dataset(5), None, {}, [5], False),
+        # If an epoch forgot the end at its begin, this rank would go on without the others.
+        (dataset(20), 7, {"epochs": 2, "steps_per_epoch": 3}, [3, 3], True),
+        # Comparing would cost, and cut, where shard has made equal parts.
+        (dataset(5, known=True), 3, {}, [5], False),
+    ],
+)
 @pytest.mark.parametrize("eager", [False, True])
-def test_fit_ends_epochs_with_shortest_stream_and_warns_once(other, caplog, eager):
-    """A rank that went on would wait for ever in the reduction of its next step."""
-    other(3)
-    steps = Steps()
+def test_fit_ends_epochs_with_shortest_stream(other, caplog, mine, others, options, steps, warns, eager):
+    if others:
+        other(others)
+    ends = []
+    count = keras.callbacks.LambdaCallback(
+        on_epoch_begin=lambda epoch, logs: ends.append(0),
+        on_train_batch_end=lambda batch, logs: ends.append(ends.pop() + 1),
+    )
     with caplog.at_level(logging.WARNING, "het_tf"):
-        model(run_eagerly=eager).fit(
-            dataset(5), epochs=3, verbose=0, validation_data=dataset(4), callbacks=[steps]
-        )
-    assert steps.epochs == [3, 3, 3]
-    (record,) = (one for one in caplog.records if one.name == "het_tf")
-    assert "the data of rank 1 ended first, after 3 batches: all 2 ranks end" in record.getMessage()
+        model(run_eagerly=eager).fit(mine, verbose=0, callbacks=[count], **options)
+    assert ends == steps
+    said = [one.getMessage() for one in caplog.records if one.name == "het_tf"]
+    assert len(said) == warns
+    assert not said or f"the data of rank 1 ended first, after {others} batches: all 2 ranks end" in said[0]
 
 
 @pytest.mark.parametrize("mine", [5, 6])
@@ -80,36 +86,12 @@ def test_fit_ends_in_the_middle_of_an_execution(other, mine):
     assert int(shortest._Pass.current().steps) == 5
 
 
-def test_ranks_of_one_length_say_nothing(other, caplog):
-    """The other rank sees its end when this one does."""
-    steps = Steps()
-    with caplog.at_level(logging.WARNING, "het_tf"):
-        model().fit(dataset(5), verbose=0, callbacks=[steps])
-    assert steps.epochs == [5] and not [one for one in caplog.records if one.name == "het_tf"]
-
-
-def test_steps_per_epoch_goes_on_in_the_stream(other):
-    """If an epoch forgot the end at its begin, this rank would go on without the others."""
-    other(7)
-    steps = Steps()
-    model().fit(dataset(20), epochs=2, steps_per_epoch=3, verbose=0, callbacks=[steps])
-    assert steps.epochs == [3, 3]
-
-
-def test_a_known_length_is_left_alone(other):
-    """Comparing would cost, and cut, where shard has made equal parts."""
-    other(3)
-    steps = Steps()
-    model().fit(dataset(5, known=True), verbose=0, callbacks=[steps])
-    assert steps.epochs == [5]
-
-
 def test_one_rank_with_an_unknown_length_is_enough(played, other):
     other(3)
-    played.others = lambda mine: [("unknown", *mine[1:])] if isinstance(mine, tuple) else [mine]
-    steps = Steps()
-    model().fit(dataset(5, known=True), verbose=0, callbacks=[steps])
-    assert steps.epochs == [3]
+    played.others = of_unknown_length
+    made = model()
+    made.fit(dataset(5, known=True), verbose=0)
+    assert int(shortest._Pass.current().steps) == 3
 
 
 def test_what_cannot_end_together_is_refused(played, other):
@@ -120,12 +102,15 @@ def test_what_cannot_end_together_is_refused(played, other):
     made.fit((batch for _ in range(3)), steps_per_epoch=2, verbose=0)
     with pytest.raises(ValueError, match=r"class_weight is given .*; give the weights of the samples"):
         made.fit(dataset(3), class_weight={0: 1.0, 1: 2.0}, verbose=0)
-    played.others = lambda mine: [("unknown", *mine[1:])] if isinstance(mine, tuple) else [mine]
+    played.others = of_unknown_length
     with pytest.raises(ValueError, match=r"x is a ndarray, .* \(other on rank 0, unknown on rank 1\)"):
         made.fit(*rules_lib.data(8), verbose=0)
+    with pytest.raises(ValueError, match=r"dataset is a list; give a tf\.data\.Dataset"):
+        het_tf.workers.until_shortest([1])
     played.ranks = 1
     whole = dataset(3).map(lambda ids, y: (ids, tf.cast(y > 0, tf.int64)))
     made.fit(whole, class_weight={0: 1.0, 1: 2.0}, verbose=0)
+    assert het_tf.workers.until_shortest(whole) is whole
 
 
 @pytest.mark.parametrize(("batches", "at_once"), [(0, 1), (3, 4)])
@@ -158,11 +143,12 @@ def looped(stream, calls=1):
 
 
 def test_a_custom_loop_ends_with_the_shortest(other):
+    """A single rank may look at its batches: an exchange in the pipeline would wait for the others."""
     other(3)
     stream = het_tf.workers.until_shortest(dataset(5))
     assert [looped(stream), looped(stream)] == [3, 3]
     assert looped(het_tf.workers.until_shortest(dataset(5)), calls=2) == 3, "as of two optimizers"
-    assert stream.element_spec == dataset(5).element_spec
+    assert [sum(1 for _ in stream), sum(1 for _ in stream.take(2)), looped(stream)] == [5, 2, 3]
 
 
 def test_structures_of_batches_pass(other):
@@ -181,31 +167,12 @@ def test_structures_of_batches_pass(other):
     assert [sorted(x) for x in only] == [["r", "s"]] * 3
 
 
-def test_peek_at_stream_does_not_communicate(other):
-    """A single rank may look at its batches: an exchange in the pipeline would wait for the others."""
-    other(3)
-    stream = het_tf.workers.until_shortest(dataset(5))
-    assert [sum(1 for _ in stream), sum(1 for _ in stream.take(2)), looped(stream)] == [5, 2, 3]
-
-
-def test_reading_ahead_of_the_steps_is_an_error(other):
-    """It would take a batch that another rank lacks, and wait forever in its step."""
+def test_streams_that_another_rank_would_wait_for_are_errors(other):
+    """Read ahead of the steps, or two in one loop: it would take a batch that another rank lacks."""
     other(30)
     ahead = het_tf.workers.until_shortest(dataset(40)).prefetch(4)
     with pytest.raises(tf.errors.InvalidArgumentError, match="nothing may read ahead of them; put prefetch"):
         looped(ahead)
-
-
-def test_two_streams_in_one_loop_are_an_error(other):
-    other(30)
     both = [het_tf.workers.until_shortest(dataset(10)) for _ in range(2)]
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"two datasets of .* zipped of both"):
         looped(tf.data.Dataset.zip((both[0], both[1])))
-
-
-def test_until_shortest_refuses(played, other):
-    with pytest.raises(ValueError, match=r"dataset is a list; give a tf\.data\.Dataset"):
-        het_tf.workers.until_shortest([1])
-    played.ranks = 1
-    whole = dataset(1)
-    assert het_tf.workers.until_shortest(whole) is whole

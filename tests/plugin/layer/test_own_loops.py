@@ -9,7 +9,7 @@ import tensorflow as tf
 from backends_lib import DIM, IDS, rows
 from floats_lib import MODEL, TRAINED
 from loops_lib import Pair, batches
-from rules_lib import MODES, data, embedding, make_model, step
+from rules_lib import MODES, data, embedding, make_model
 
 import het_tf
 
@@ -110,11 +110,10 @@ def penalised(model, batch):
     return model.gradients(loss)
 
 
-# --- what loops do to gradients, and between two of them --------------------------------------------------
+# --- what loops do to gradients --------------------------------------------------
 
 
-@learns("sgd", MODES)
-@learns("adagrad", MODES)
+@learns()
 def accumulated_by_hand(model, batch):
     ids, labels = batch
     parts = [(ids[part::3], labels[part::3]) for part in range(3)]
@@ -151,20 +150,6 @@ def one_of_two_losses(model, batch):
     return two_losses(model, batch)[1]
 
 
-@learns()
-def sam(model, batch):
-    """The gradient at perturbed dense weights; the first one is not applied."""
-    first = model.gradients(lambda: model.loss(batch))
-    dense = list(zip(first, model.variables, strict=True))[1:]
-    norm = tf.linalg.global_norm([one for one, _ in dense])
-    for gradient, variable in dense:
-        variable.assign_add(0.05 * gradient / norm)
-    second = model.gradients(lambda: model.loss(batch))
-    for gradient, variable in dense:
-        variable.assign_sub(0.05 * gradient / norm)
-    return second
-
-
 # --- some of the variables --------------------------------------------------------------------------------
 
 
@@ -172,13 +157,6 @@ def sam(model, batch):
 def a_subset(model, batch):
     found = model.gradients(lambda: model.loss(batch))
     return list(zip(found, model.variables, strict=True))[1:]
-
-
-@learns(tables=("online", "target"), updates=(4, 0))
-def the_target_network_of_dqn(model, batch):
-    ids, labels = batch
-    target = tf.stop_gradient(model((ids + 1) % IDS, 1))
-    return model.gradients(lambda: tf.reduce_mean((model(ids) - labels - 0.9 * target) ** 2))
 
 
 @learns(tables=("a", "b"), frozen=0, updates=(0, 4))
@@ -247,28 +225,6 @@ def test_accumulation_of_a_layer_that_some_steps_do_not_use():
     assert het_tf.Table("a").updates == het_tf.Table("b").updates == 3
 
 
-def test_a_gan_trains_each_side_by_its_own_loss():
-    pair = Pair("adagrad", tables=("g", "d"))
-
-    def side(number, sign):
-        def gradients(model, batch):
-            ids, labels = batch
-            with tf.GradientTape() as tape:
-                product = model.layers[0](ids) * model.layers[1](ids)
-                loss = sign * tf.reduce_mean((model.head(product) - labels) ** 2)
-            everything = tape.gradient(loss, model.variables)  # of the other side too, and not applied
-            pairs = list(zip(everything, model.variables, strict=True))
-            return [pairs[number], *(pairs[2:] if number else [])]
-
-        return gradients
-
-    for _ in range(2):
-        pair.train(side(0, 1.0), steps=2)
-        pair.train(side(1, -1.0), steps=2)
-    pair.check()
-    assert het_tf.Table("g").updates == het_tf.Table("d").updates == 4
-
-
 def test_skipped_steps_of_a_graph_and_gradients_that_are_applied_twice():
     pair = Pair("adagrad")
     for model in pair:
@@ -288,18 +244,6 @@ def test_skipped_steps_of_a_graph_and_gradients_that_are_applied_twice():
             optimizer.apply_gradients(zip(found, model.variables, strict=True))
     pair.check()
     assert het_tf.Table("t").updates == 5
-
-
-def test_two_optimizers_for_two_parts():
-    pair = Pair("adagrad")
-    for model in pair:
-        of_rows, of_head = pair.optimizer(), keras.optimizers.Adam(0.05)
-        split = len(model.variables) - len(model.head.trainable_variables)
-        for batch in batches():
-            found = model.gradients(lambda model=model, batch=batch: model.loss(batch))
-            of_head.apply_gradients(zip(found[split:], model.variables[split:], strict=True))
-            of_rows.apply_gradients(zip(found[:split], model.variables[:split], strict=True))
-    pair.check()
 
 
 def test_layers_that_share_some_tables_update_each_once():
@@ -358,16 +302,6 @@ def test_overflow_skips_step_and_lowers_scale():
         model.train_on_batch(ids, labels)
     assert het_tf.Table("t").updates > 10
     assert all(np.isfinite(one).all() for one in (rows(), *model.layers[-1].get_weights()))
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_inference_takes_no_gradient(mode):
-    layer = embedding()
-    before = rows()
-    step(lambda ids: layer(ids, training=False), [1, 2], mode, layer.trainable_variables)
-    np.testing.assert_array_equal(rows(), before)
-    step(layer, [1, 2], mode)
-    assert het_tf.Table("t").updates == 1
 
 
 # --- what is refused; see also tests/plugin/backends/test_refused.py --------------------------------------
