@@ -1,16 +1,17 @@
-"""Checks in a process with a GPU: gpu_worker.py runs them one by one in one process.
+"""Checks in a process with a GPU, one after the other: test_gpu_cache.py.
 
 Layers are made twice, in the namespaces "cpu" and "gpu", and must agree.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 import tempfile
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from gpu_checks_lib import (
     PLACES,
@@ -28,14 +29,21 @@ from gpu_checks_lib import (
 
 import het_tf
 from het_tf.python.layer.backends.tensorflow import OPS_DEVICE
-from het_tf.python.session import native, settings
+from het_tf.python.session import native
 
 CHECKS = {}
 
 
 def check(function):
-    CHECKS[function.__name__] = function
-    return function
+    @functools.wraps(function)
+    def run():
+        try:
+            function()
+        finally:
+            fresh()
+
+    CHECKS[function.__name__] = run
+    return run
 
 
 # --- steps ----------------------------------------------------------------------------------------
@@ -53,13 +61,8 @@ def rows_are_on_the_device_and_equal():
 
 @check
 def steps_equal_those_on_the_cpu():
-    optimizers = [
-        het_tf.optimizers.SGD(0.1),
-        het_tf.optimizers.RowWiseAdagrad(0.1),
-        het_tf.optimizers.Adam(0.01),
-        het_tf.optimizers.Ftrl(0.1),
-    ]
-    for optimizer in optimizers:
+    opt = het_tf.optimizers
+    for optimizer in (opt.SGD(0.1), opt.RowWiseAdagrad(0.1), opt.Adam(0.01), opt.Ftrl(0.1)):
         rng = np.random.default_rng(1)
         layers = {place: embedding(place, optimizer=optimizer, padding_id=0) for place in PLACES}
         for step in range(5):
@@ -153,42 +156,13 @@ def several_features_and_tables():
             with tf.GradientTape() as tape:
                 outputs[place] = layer(inputs, training=True)
                 loss = tf.add_n([tf.reduce_sum(tf.square(rows)) for rows in outputs[place].values()])
-            het_tf.apply(
-                zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True)
-            )
+            variables = layer.trainable_variables
+            het_tf.apply(zip(tape.gradient(loss, variables), variables, strict=True))
         for name in inputs:
             same(outputs["cpu"][name].numpy(), outputs["gpu"][name].numpy())
     empty = layers["gpu"]({**inputs, "history": tf.ragged.constant([[], [], []], dtype=tf.int64)})
     assert not np.any(empty["history"].numpy())
     compare_tables()
-
-
-@check
-def updates_are_held_back_by_the_age_of_their_row():
-    cache = {"staleness": 30, "checks": "asked"}
-    optimizer = het_tf.optimizers.RowWiseAdagrad(0.1, decay_steps=1)
-    with mock.patch.object(type(settings.workers()), "size", 4):  # of which bounds are made
-        layers = {place: embedding(place, optimizer=optimizer, cache=cache) for place in PLACES}
-    for step in range(600):
-        ids = tf.constant([7, 8 + step % 40], tf.int64)  # one is in every step, others in every 40th
-        for layer in layers.values():
-            train(layer, ids, step)
-    cpu, gpu = (het_tf.Table("t", namespace=place).stats()["cache"] for place in PLACES)
-    for figure in ("pull_bound", "push_bound", "ticks", "bound_push", "unsent_rows"):
-        assert cpu[figure] == gpu[figure], (figure, cpu[figure], gpu[figure])
-    # Each of the 40 young rows was pushed at each of its steps, and the old one less often.
-    assert gpu["rows"] == 41 and 600 < gpu["bound_push"] < gpu["ticks"] == 1200, gpu
-    compare_tables()
-
-
-@check
-def a_lookup_asks_about_absent_rows_alone():
-    layer = embedding("gpu")
-    for step in range(5):  # one new id in each
-        train(layer, tf.range(step, step + 100, dtype=tf.int64), step)
-    stats = het_tf.Table("t", namespace="gpu").stats()["cache"]
-    found = [stats[name] for name in ("reads", "miss_pull", "trusted", "checks", "update_pull")]
-    assert found == [500, 104, 396, 0, 0], found
 
 
 # --- models ---------------------------------------------------------------------------------------
@@ -197,15 +171,9 @@ def a_lookup_asks_about_absent_rows_alone():
 def model_of(place, **options):
     keras.utils.set_random_seed(3)
     with elsewhere():
-        model = keras.Sequential(
-            [
-                keras.Input((3,), dtype="int64"),
-                embedding(place, **options),
-                keras.layers.Flatten(),
-                keras.layers.Dense(4, activation="relu"),
-                keras.layers.Dense(1, dtype="float32"),
-            ]
-        )
+        dense = [keras.layers.Dense(4, activation="relu"), keras.layers.Dense(1, dtype="float32")]
+        inputs, rows = keras.Input((3,), dtype="int64"), embedding(place, **options)
+        model = keras.Sequential([inputs, rows, keras.layers.Flatten(), *dense])
         model.compile("adam", "mse")
     return model
 
@@ -297,29 +265,23 @@ def a_layer_is_made_anew_from_its_config():
     ids = tf.constant([1, 5], tf.int64)
     same(layer(ids).numpy(), again(ids).numpy())
     with het_tf.namespace("third"):
-        assert het_tf.keras.Embedding(4, name="a", cache=het_tf.Cache(device="auto"))(ids).device.endswith(
-            "GPU:0"
-        )
+        automatic = het_tf.keras.Embedding(4, name="a", cache=het_tf.Cache(device="auto"))
+        assert automatic(ids).device.endswith("GPU:0")
 
 
 @check
 def a_cache_of_so_many_bytes():
+    bytes_of = functools.partial(het_tf.Cache, device="gpu")
     with het_tf.namespace("gpu"):
         layer = het_tf.keras.Embedding(
-            16, table="t", optimizer="sgd", cache=het_tf.Cache(device="gpu", bytes=1 << 20, rows=None)
+            16, table="t", optimizer="sgd", cache=bytes_of(bytes=1 << 20, rows=None)
         )
         layer(tf.constant([1], tf.int64))
         cache = het_tf.Table("t").stats()["cache"]
         assert 0 < cache["device_bytes"] <= 1 << 20, cache
         assert cache["capacity"] * 16 * 4 > 1 << 18, cache
-        raises(
-            ValueError,
-            "cache.bytes is 9; table 'u'",
-            het_tf.keras.Embedding,
-            16,
-            table="u",
-            cache=het_tf.Cache(device="gpu", bytes=9),
-        )
+        with pytest.raises(ValueError, match=r"cache.bytes is 9; table 'u'"):
+            het_tf.keras.Embedding(16, table="u", cache=bytes_of(bytes=9))
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -373,14 +335,7 @@ def bad_inputs_are_refused_as_on_the_cpu():
 @check
 def capacities_that_cannot_be():
     with het_tf.namespace("gpu"):
-        raises(
-            MemoryError,
-            "TensorFlow takes nearly all memory",
-            embedding,
-            "gpu",
-            cache={"rows": 2**32 - 32},
-            dim=1024,
-        )
-        # Nothing has come of it.
-        assert het_tf.tables() == []
+        words = "TensorFlow takes nearly all memory"
+        raises(MemoryError, words, embedding, "gpu", cache={"rows": 2**32 - 32}, dim=1024)
+        assert het_tf.tables() == []  # nothing has come of it
     train(embedding("gpu"), tf.constant([1, 2], tf.int64))

@@ -1,4 +1,9 @@
-"""Shared by the checks of gpu_checks.py: layers on either device, steps, comparisons."""
+"""Shared by the checks of gpu_checks.py: layers on either device, steps, comparisons.
+
+A pluggable device and the ops' kernels for GPUs stay in the process that has loaded them: one of ranks.py.
+Without a GPU the device is libhet_poisoned_gpu.so (tests/ext/gpu/pluggable) and libhet_cuda_host.so works it;
+HET_TEST_GPU=real takes TensorFlow's own and libhet_cuda.so.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +12,41 @@ import ctypes
 import os
 import re
 import tempfile
+from pathlib import Path
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from floats_lib import MODEL, assert_close
 
 import het_tf
+from het_tf.ext.gpu.python import device
+from het_tf.python.session import connection
 from het_tf.python.table import registry
 
 keras = tf.keras
 REAL = os.environ.get("HET_TEST_GPU") == "real"
 PLACES = ("cpu", "gpu")
+
+
+def start():
+    if REAL:
+        tf.config.experimental.enable_tensor_float_32_execution(False)
+        for gpu in tf.config.list_physical_devices("GPU"):
+            tf.config.experimental.set_memory_growth(gpu, True)
+    else:
+        from tensorflow.python.framework import load_library
+
+        load_library.load_pluggable_device_library(os.environ["HET_TEST_POISONED_GPU"])
+    device.GPU_OPS = Path(os.environ["HET_TEST_GPU_OPS"])
+    tf.debugging.set_log_device_placement(True)  # for devices_of
+    tf.config.set_soft_device_placement(True)
+    device.start()
+    connection.connect()
+
+
+if "HET_TEST_GPU_OPS" in os.environ:
+    start()
 
 
 def elsewhere():
@@ -67,12 +96,9 @@ def same(a, b, exact=True):
 
 
 def raises(kind, text, function, *arguments, **named):
-    try:
+    with pytest.raises(kind, match=re.escape(text)) as raised:
         function(*arguments, **named)
-    except kind as error:
-        assert text in str(error), f"{text!r} is not in: {error}"
-        return str(error)
-    raise AssertionError(f"no {kind}: {text}")
+    return str(raised.value)
 
 
 def devices_of(function, *arguments):

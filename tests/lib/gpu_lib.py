@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 from het_tf.python import versions
@@ -46,28 +44,10 @@ def gpu_ops_for_this_tensorflow(folder: Path) -> Path:
     return library
 
 
-def run_checks(target: Path, *names: str, timeout: int = 600, **environment: str) -> dict[str, str]:
-    """Runs checks of gpu_worker.py in one new process. Returns what came of each: "ok", or why not."""
-    settings = {
-        "PYTHONPATH": f"{ROOT}:{Path(__file__).parent}",
+def variables(folder: Path) -> dict[str, str]:
+    """Of a process in which gpu_checks_lib.py starts the GPU."""
+    return {
         "HET_DEVICE_LIBRARY": str(DEVICE_LIBRARY),
         "HET_TEST_POISONED_GPU": str(POISONED_GPU),
-        "HET_TEST_GPU_OPS": str(gpu_ops_for_this_tensorflow(target.parent)),
-        "TF_CPP_MIN_LOG_LEVEL": "2",
-    }
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("gpu_worker.py")), str(target), *names],
-        env={**os.environ, **settings, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=timeout,
-    )
-    outcome: dict[str, str] = json.loads(target.read_text()) if target.exists() else {}
-    print(done.stdout[-20000:])
-    if not outcome:
-        raise RuntimeError(f"the process ended with {done.returncode} before its first check")
-    return {
-        name: text if text == "ok" else f"{text}\nstatus of the process: {done.returncode}"
-        for name, text in outcome.items()
+        "HET_TEST_GPU_OPS": str(gpu_ops_for_this_tensorflow(folder)),
     }
