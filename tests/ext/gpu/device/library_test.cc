@@ -1,18 +1,15 @@
 // A device library as its callers see it: its description, its errors and their texts, and cases that random
-// schedules do not reach. device_check (check/) compares all computations, call by call.
+// schedules do not reach. The computations: engine/device_schedules_test.cc.
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <memory>
 #include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "het_tf/core/wire/layout.h"
 #include "het_tf/ext/gpu/cc/abi.h"
 #include "tests/ext/gpu/device/host/memory.h"
 #include "tests/ext/gpu/device/library_fixture.h"
@@ -274,133 +271,6 @@ TEST_F(DeviceLibraryTest, PushBoundGrowsWithARowsAge) {
   };
   for (const int64_t n : {1, 2, 3}) EXPECT_EQ(tick(), (Left{{1, 5 + n}, {3, kGap + 5 + n}}));
   EXPECT_EQ(tick(), (Left{{1, 9}, {2, 33}, {3, kGap + 9}}));
-}
-
-// What a lookup gives and wants of subscribed rows. Wanted ones are key: base.
-class DeviceSubscriptionsTest : public LibraryFixture {
- protected:
-  using Wanted = std::map<int64_t, int64_t>;
-
-  void SetUp() override {
-    LibraryFixture::SetUp();
-    use_.check = 1;
-    SetBatch({1, 2, 3});
-    Lookup();
-  }
-  // `keys` are answered with rows, or without; `subscribed` of them are subscribed.
-  void Answer(const Keys& keys, bool rows, const Keys& subscribed, int64_t base = 5) {
-    std::vector<uint8_t> flags;
-    std::vector<float> floats;
-    for (const int64_t key : keys) {
-      flags.push_back(std::count(subscribed.begin(), subscribed.end(), key) > 0);
-      floats.insert(floats.end(), {static_cast<float>(key), 0.5f});
-    }
-    const std::vector<int64_t> bases(keys.size(), base);
-    const std::vector<uint8_t> admit(keys.size(), 1);
-    const HetDevAnswer answer = {0,
-                                 keys.size(),
-                                 keys.data(),
-                                 rows ? bases.data() : nullptr,
-                                 rows ? admit.data() : nullptr,
-                                 rows ? floats.data() : nullptr,
-                                 flags.data()};
-    ASSERT_EQ(HetDevInstall(context_, call_, &batch_, &answer, 1, stream_, &victims_), HET_DEV_OK)
-        << HetDevError();
-  }
-  uint32_t PartitionOf(int64_t key) const { return Layout(16, 7).OfKey(0, key); }
-  Wanted LookupWith(const std::vector<uint8_t>& trusted) {
-    use_.trusted = trusted.empty() ? nullptr : trusted.data();
-    EXPECT_EQ(TryLookup(), HET_DEV_OK) << HetDevError();
-    use_.trusted = nullptr;
-    Wanted wanted;
-    for (uint64_t i = 0; i < wanted_.n; ++i) wanted[wanted_.keys[i]] = wanted_.bases[i];
-    return wanted;
-  }
-  void Mark(int what, const Keys& keys) {
-    uint64_t discarded = 7;
-    EXPECT_EQ(HetDevForgetKeys(context_, use_.table, what, keys.data(), keys.size(), stream_, &discarded),
-              HET_DEV_OK)
-        << HetDevError();
-    EXPECT_EQ(discarded, 0u);
-  }
-  const std::vector<uint8_t> all_ = std::vector<uint8_t>(16, 1);
-};
-
-TEST_F(DeviceSubscriptionsTest, SubscribedRowsOfTrustedPartitionsAreGiven) {
-  Answer({1, 2, 3}, true, {1, 2});
-  EXPECT_EQ(LookupWith({}), (Wanted{{1, 5}, {2, 5}, {3, 5}})) << "no partition has answered";
-  EXPECT_EQ(LookupWith(std::vector<uint8_t>(16, 0)), (Wanted{{1, 5}, {2, 5}, {3, 5}}));
-  EXPECT_EQ(LookupWith(all_), (Wanted{{3, 5}}));
-  EXPECT_THAT(rows_->Read(), ElementsAre(1, 0.5, 2, 0.5, -999, -999));
-  std::vector<uint8_t> one(16, 0);
-  one[PartitionOf(1)] = 1;
-  ASSERT_NE(PartitionOf(1), PartitionOf(2));
-  EXPECT_EQ(LookupWith(one), (Wanted{{2, 5}, {3, 5}}));
-}
-
-TEST_F(DeviceSubscriptionsTest, MovedRowsAreFetched) {
-  Answer({1, 2, 3}, true, {1, 2});
-  Mark(HET_DEV_MOVED, {1, 3, 1, 77});
-  EXPECT_EQ(LookupWith(all_), (Wanted{{1, HET_DEV_OLD_BASE}, {3, 5}})) << "row 3 was not subscribed";
-  EXPECT_EQ(LookupWith({}), (Wanted{{1, HET_DEV_OLD_BASE}, {2, 5}, {3, 5}}));
-  Answer({1}, true, {}, 9);
-  EXPECT_EQ(LookupWith(all_), (Wanted{{1, 9}, {3, 5}})) << "an answer without a subscription";
-  Answer({2}, true, {}, 9);
-  EXPECT_EQ(LookupWith(all_), (Wanted{{1, 9}, {3, 5}})) << "it does not end one";
-}
-
-TEST_F(DeviceSubscriptionsTest, AnswersWithoutRowsSubscribe) {
-  Answer({1, 2, 3}, true, {});
-  Answer({1, 2, 77}, false, {1, 77});
-  EXPECT_EQ(LookupWith(all_), (Wanted{{2, 5}, {3, 5}}));
-  Mark(HET_DEV_MOVED, {1});
-  Mark(HET_DEV_INVALIDATE, {2});
-  Answer({1, 2}, false, {1, 2});
-  EXPECT_EQ(LookupWith(all_), (Wanted{{2, HET_DEV_OLD_BASE}, {3, 5}})) << "an invalid row stays invalid";
-  HetDevTableState state;
-  ASSERT_EQ(HetDevState(context_, use_.table, stream_, &state), HET_DEV_OK);
-  EXPECT_EQ(state.subscribed, 1u);
-  EXPECT_EQ(state.invalid, 1u);
-}
-
-TEST_F(DeviceSubscriptionsTest, SubscriptionsEnd) {
-  Answer({1, 2, 3}, true, {1, 2, 3});
-  std::vector<uint8_t> one(16, 0);
-  one[PartitionOf(1)] = 1;
-  uint64_t discarded = 7;
-  ASSERT_EQ(HetDevForget(context_, use_.table, HET_DEV_UNSUBSCRIBE, one.data(), stream_, &discarded),
-            HET_DEV_OK);
-  EXPECT_EQ(discarded, 0u);
-  EXPECT_EQ(LookupWith(all_), (Wanted{{1, 5}}));
-  Mark(HET_DEV_MOVED, {2});
-  Mark(HET_DEV_UNSUBSCRIBE, {2, 3});
-  EXPECT_EQ(LookupWith(all_), (Wanted{{1, 5}, {2, HET_DEV_OLD_BASE}, {3, 5}})) << "row 2 stays moved";
-  Mark(HET_DEV_INVALIDATE, {3});
-  Answer({3}, true, {}, 9);
-  EXPECT_EQ(LookupWith(all_).at(3), 9) << "an invalid row has no subscription";
-}
-
-TEST_F(DeviceSubscriptionsTest, SubscribedRowsThatLeaveAreNamed) {
-  Keys old(24), others(100), subscribed;
-  std::iota(old.begin(), old.end(), 1);
-  std::iota(others.begin(), others.end(), 1001);
-  for (const int64_t key : old) {
-    if (key % 2 == 0) subscribed.push_back(key);
-  }
-  SetBatch(old);
-  Lookup();
-  Answer(old, true, subscribed);
-  EXPECT_EQ(victims_.n_left, 0u);
-  HetDevResetCall(context_, call_);
-  use_.stamp = use_.pinned_from = 2;
-  SetBatch(others);
-  Lookup();
-  Install(others);
-  Keys left(victims_.left_keys, victims_.left_keys + victims_.n_left);
-  std::sort(left.begin(), left.end());
-  EXPECT_EQ(left, subscribed);
-  EXPECT_EQ(std::count(victims_.left_uses, victims_.left_uses + victims_.n_left, 0u), 12);
-  EXPECT_EQ(victims_.n, 0u) << "none had an update";
 }
 
 TEST_F(DeviceLibraryTest, ForgetKnowsWhat) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -267,30 +266,6 @@ TEST_F(DeviceStreamsTest, ACallComesAfterTheWorkOfOneThatFailed) {
     EXPECT_EQ(std::count(wanted_.use, wanted_.use + wanted_.n, 0u), 20000) << "in turn " << turn;
   }
   EXPECT_EQ(failed, 20) << "the call's rows, and their floats";
-}
-
-TEST_F(DeviceStreamsTest, VictimsLeaveWithTheirUpdates) {
-  Keys old(24), others(100);
-  std::iota(old.begin(), old.end(), 1);
-  std::iota(others.begin(), others.end(), 1001);
-  SetBatch(old);
-  Lookup();
-  Install(old);
-  Sum();
-  EXPECT_EQ(Tick(call_), HET_DEV_OK) << HetDevError();
-  HetDevResetCall(context_, call_);
-  use_.stamp = use_.pinned_from = 2;
-  SetBatch(others);
-  Lookup();
-  Install(others);
-  ASSERT_EQ(victims_.n, 1u);
-  ASSERT_EQ(victims_.of->n, old.size());
-  for (uint64_t i = 0; i < old.size(); ++i) {
-    EXPECT_EQ(victims_.of->keys[i], old[i]);
-    EXPECT_EQ(victims_.of->clocks[i], 6);
-    EXPECT_EQ(victims_.of->ticks[i], 1u);
-    EXPECT_EQ(victims_.of->updates[kDim * i], -1.0f);
-  }
 }
 
 }  // namespace

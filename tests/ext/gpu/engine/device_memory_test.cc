@@ -116,8 +116,7 @@ TEST_F(DeviceEngineMemory, AssignedRowsAreReadThoughMemoryEnds) {
     const std::vector<float> rows(ids.size(), static_cast<float>(more + 7));
     SetAllocLimit(AllocatedBytes() + more);
     try {
-      assigned =
-          engine_.tables().Assign("t", Span<const Key>(ids.data(), ids.size()), rows.data(), false).ok();
+      assigned = engine_.tables().Assign("t", ids, rows.data(), false).ok();
     } catch (const std::bad_alloc&) {
     }
     SetAllocLimit(SIZE_MAX);
@@ -151,22 +150,6 @@ TEST_F(DeviceEngineMemory, FailedDeviceLosesItsContents) {
   EXPECT_EQ(stats["ticks"], 5);
   EXPECT_EQ(stats["unsent_rows"], 0);
   *library = working;
-}
-
-// The error of another op of the process is not taken for one of het_tf's kernels.
-TEST_F(DeviceEngineMemory, ErrorsOfOtherOpsNameTheTable) {
-  Create("t", 2, CacheOf("gpu", 100, kUnbounded, kUnbounded));
-  ASSERT_TRUE(Train(&engine_, {{"t", {1, 2, 3}}}).ok());
-  ASSERT_EQ(CacheStats(&engine_, "t")["unsent_rows"], 3);  // waits for the tick
-  StepOf step(&engine_, {{"t", {1, 2}}});
-  HetDevHostBreak(1);
-  const Status status = step.Lookup(true);
-  HetDevHostBreak(0);
-  EXPECT_EQ(status.code(), Code::kInternal);
-  EXPECT_THAT(status.message(), HasSubstr("a lookup of table 't': the GPU had failed before this call began, "
-                                          "in other work of this process"));
-  EXPECT_THAT(status.message(), HasSubstr("3 ticks that had not been sent"));
-  EXPECT_EQ(Train(&engine_, {{"t", {1}}}).message(), status.message()) << "no later step works";
 }
 
 TEST_F(DeviceEngineMemory, LaunchesThatFailNameTheTable) {

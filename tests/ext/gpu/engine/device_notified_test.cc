@@ -1,4 +1,5 @@
-// Subscriptions of a cache on a device: its lookups ask the store what a cache in host memory asks.
+// Bounds and subscriptions of a cache on a device: it holds back the updates that a cache in host memory
+// holds back, and its lookups ask the store what that one asks.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -38,15 +39,19 @@ class Shared {
 
 using DevicesAlike = DeviceEngine;
 
-// Defect: a cache on a device trusts, checks or fetches other rows than one in host memory does.
+// Defect: a cache on a device trusts, checks, fetches or pushes other rows than one in host memory does.
 TEST_F(DevicesAlike, AsksWhatACacheInHostMemoryAsks) {
   for (uint64_t seed = 0; seed < 6; ++seed) {
     Random random(seed);
     std::vector<std::unique_ptr<Shared>> places;
     for (const char* device : {"gpu", "cpu"}) {
-      const Bound push = seed % 2 == 0 ? Bound(2) : Bound(8, 3);
+      const Bound push = seed % 2 == 0 ? Bound(static_cast<int64_t>(seed)) : Bound(8, 3);
       TableOptions options = CacheOf(device, 10000, seed % 3 == 0 ? Bound(4, 2) : Bound(3), push);
       options.cache->checks = Checks::kNotified;
+      if (seed == 5) {  // the bounds follow the number of workers
+        options.cache->staleness = 20;
+        options.cache->workers = 4;
+      }
       places.push_back(std::make_unique<Shared>(options));
     }
     for (int step = 0; step < 60; ++step) {
@@ -66,8 +71,9 @@ TEST_F(DevicesAlike, AsksWhatACacheInHostMemoryAsks) {
       ASSERT_EQ(steps[0].rows, steps[1].rows);
       const nlohmann::json gpu = CacheStats(places[0]->engine(0), "t");
       const nlohmann::json cpu = CacheStats(places[1]->engine(0), "t");
-      for (const char* counter : {"reads", "hits", "trusted", "checks", "update_pull", "miss_pull",
-                                  "notified_rows", "subscription_resets", "bound_push"}) {
+      for (const char* counter :
+           {"reads", "hits", "trusted", "checks", "update_pull", "miss_pull", "notified_rows",
+            "subscription_resets", "bound_push", "unsent_rows", "inserts", "ticks", "rows"}) {
         ASSERT_EQ(gpu[counter], cpu[counter]) << counter;
       }
     }

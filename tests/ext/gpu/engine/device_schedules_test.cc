@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <memory>
 
 #include "tests/ext/gpu/device/host/streams.h"
 #include "tests/testing/device/device_engine.h"
@@ -71,9 +70,9 @@ class DeviceSchedules : public ::testing::TestWithParam<uint64_t> {
   std::vector<Key> Ids(uint64_t most) {
     std::vector<Key> ids(random_.Below(most));
     for (Key& id : ids) {
-      // Some ids are in every batch, many occur once, some are far away.
+      // Some ids are in every batch, in large ones often; many occur once, some are far away.
       const uint64_t kind = random_.Below(10);
-      id = static_cast<Key>(random_.Below(kind < 4 ? 8 : 300));
+      id = static_cast<Key>(random_.Below(kind < 4 ? (most > 100 ? 2 : 8) : 300));
       if (kind == 9) id = static_cast<Key>(static_cast<uint64_t>(id) * (~uint64_t{0} / 311));
     }
     return ids;
@@ -94,7 +93,12 @@ class DeviceSchedules : public ::testing::TestWithParam<uint64_t> {
       Expect(wanted.data(), given.data(), wanted.size(), "feature " + std::to_string(f));
       auto& gradients = pair.gradients.emplace_back(wanted.size());
       if (random_.Chance(0.2)) continue;  // this feature gets no gradient
-      for (float& g : gradients) g = static_cast<float>(random_.Between(-4, 4)) * (exact() ? 1.0f : 0.25f);
+      const bool padding_alone = inputs[f].padding_id && random_.Chance(0.2);
+      const size_t dim = pair.of[0].tables()[f % 2]->schema->dim();
+      for (size_t i = 0; i < gradients.size(); ++i) {
+        if (padding_alone && inputs[f].ids[i / dim] != *inputs[f].padding_id) continue;
+        gradients[i] = static_cast<float>(random_.Between(-4, 4)) * (exact() ? 1.0f : 0.25f);
+      }
     }
     return pair;
   }

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
 #include "het_tf/ext/gpu/cc/abi.h"
 
