@@ -11,6 +11,7 @@
 #include "het_tf/core/engine/engine.h"
 #include "het_tf/core/store/local_store.h"
 #include "het_tf/core/store/local_transport.h"
+#include "het_tf/ext/streams/cc/window.h"
 #include "tests/testing/keep_and_apply.h"
 
 namespace het::testing {
@@ -31,16 +32,17 @@ class Process {
   static constexpr uint32_t kDim = 3;
 
   // The reference: its table "t" is in its own memory and has no cache.
-  explicit Process(const TableSpec& spec) : engine_(std::make_unique<Engine>("one")) { Create(spec, {}); }
+  explicit Process(const TableSpec& spec) : Process(std::make_shared<Engine>("one"), spec, {}) {}
   // A worker of the store.
   Process(const TableSpec& spec, LocalService* service, const CacheConfig& cache)
       : Process(spec, service, cache, std::make_unique<LocalTransport>(service)) {}
   Process(const TableSpec& spec, LocalService* service, const CacheConfig& cache,
           std::unique_ptr<Transport> transport)
-      : engine_(std::make_unique<Engine>("worker", 1, std::make_unique<LocalStore>(service),
-                                         std::move(transport), ClientConfig())) {
-    TableOptions options;
-    options.cache = cache;
+      : Process(std::make_shared<Engine>("worker", 1, std::make_unique<LocalStore>(service),
+                                         std::move(transport), ClientConfig()),
+                spec, {cache}) {}
+  Process(std::shared_ptr<Engine> engine, const TableSpec& spec, const TableOptions& options)
+      : engine_(std::move(engine)) {
     Create(spec, options);
   }
 
@@ -51,7 +53,7 @@ class Process {
   // Calls fn(call) for the lookup or the gradient of these ids.
   template <typename Fn>
   auto WithCall(const std::vector<int64_t>& ids, Fn fn) {
-    const FeatureIds feature{0, Span<const int64_t>(ids.data(), ids.size()), {}};
+    const FeatureIds feature{0, ids, {}};
     return fn(BatchCall{{&table_, 1}, {&feature, 1}, kLayer});
   }
   // A training lookup: one row of kDim floats for each id. Apply then takes the gradients of the same ids.
@@ -68,6 +70,12 @@ class Process {
     EXPECT_TRUE(status.ok()) << status.message();
     return rows;
   }
+  // Announces a lookup of these ids, at most 8 of which wait. May run during another thread's step.
+  void Plan(const std::vector<int64_t>& ids) {
+    const Status status =
+        WithCall(ids, [&](const BatchCall& call) { return Window::Of(engine_->lookahead()).Plan(call, 8); });
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
   // Passes the gradients, for the token of the last lookup.
   template <typename Fn>
   auto WithGradients(const Batch& batch, float learning_rate, Fn fn) {
@@ -78,12 +86,30 @@ class Process {
     args.learning_rates = {&learning_rate, 1};
     return WithCall(batch.ids, [&](const BatchCall& call) { return fn(call, args); });
   }
+  Status TryApply(const Batch& batch, float learning_rate) {
+    return WithGradients(batch, learning_rate, [&](const BatchCall& call, const ApplyArgs& args) {
+      return KeepAndApply(&engine_->steps(), call, args);
+    });
+  }
   void Apply(const Batch& batch, float learning_rate) {
-    const Status status =
-        WithGradients(batch, learning_rate, [&](const BatchCall& call, const ApplyArgs& args) {
-          return KeepAndApply(&engine_->steps(), call, args);
-        });
+    const Status status = TryApply(batch, learning_rate);
     EXPECT_TRUE(status.ok()) << status.message();
+  }
+  // One step, which adds 1 to each id's row if the table learns with SGD.
+  Status Count(const std::vector<int64_t>& ids) {
+    std::vector<float> rows;
+    HET_RETURN_IF_ERROR(TryLookup(ids, &rows));
+    return TryApply({ids, std::vector<float>(rows.size(), -1)}, 1);
+  }
+  // The first float of a row, by an inference; -1 after an error.
+  float Value(int64_t id) {
+    float row[kDim];
+    float* const out[] = {row};
+    const Status status = WithCall({id}, [&](const BatchCall& call) {
+      return engine_->steps().Lookup(call, {out, 1}, nullptr);
+    });
+    EXPECT_TRUE(status.ok()) << status.message();
+    return status.ok() ? row[0] : -1;
   }
   // Keeps the gradients, whose tickets are added to *tickets: [KeptGradients::kSlots, 2].
   Status TryKeep(const Batch& batch, std::vector<float>* tickets, uint32_t worker = 0, float factor = 1) {
@@ -99,11 +125,17 @@ class Process {
   // fn(call): ApplyKept, or its first half.
   template <typename Fn>
   auto WithTickets(const std::vector<float>& tickets, float learning_rate, Fn fn) {
-    return fn(KeptCall{kVariable, {&table_, 1}, {tickets.data(), tickets.size()}, {&learning_rate, 1}});
+    return fn(KeptCall{kVariable, {&table_, 1}, tickets, {&learning_rate, 1}});
   }
   Status TryApplyKept(const std::vector<float>& tickets, float learning_rate) {
     return WithTickets(tickets, learning_rate,
                        [&](const KeptCall& call) { return engine_->steps().ApplyKept(call); });
+  }
+  // Drops the table, and makes it again.
+  void Recreate() {
+    const TablePtr before = table_;
+    EXPECT_TRUE(engine_->tables().Drop("t").ok());
+    Create(before->schema->spec(), before->options);
   }
   // Returns key -> clock and row, slots included.
   std::map<Key, std::pair<Clock, std::vector<float>>> Rows() {
@@ -127,7 +159,7 @@ class Process {
     table_ = engine_->tables().Find("t").value();
   }
 
-  std::unique_ptr<Engine> engine_;
+  std::shared_ptr<Engine> engine_;
   TablePtr table_;
   uint64_t token_ = 0;
 };

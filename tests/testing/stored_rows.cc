@@ -3,14 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "het_tf/core/store/local_store.h"
+#include "het_tf/ext/checkpoint/cc/row_reader.h"
 #include "tests/testing/table_specs.h"
 
 namespace het::testing {
@@ -83,6 +84,7 @@ struct History {
   Schema schema;
   std::vector<std::string> chain = {};
   std::vector<Position> since = {};
+  std::set<Key> touched = {};  // since then
 };
 
 History NewHistory(const std::string& name, uint32_t dim, const std::string& optimizer) {
@@ -102,12 +104,29 @@ bool SaveAndCompare(TableStore* store, const std::string& prefix, History* of) {
     of->chain.clear();
   }
   of->since = PositionsOf(store, schema);
-  for (const std::string& path : Save(store, prefix, {table})) of->chain.push_back(path);
+  const StoredRows rows = RowsOf(store, schema);
+  uint64_t saved = 0, removed = 0;
+  for (const std::string& path : Save(store, prefix, {table})) {
+    of->chain.push_back(path);
+    const auto file = RowReader::Open(path);
+    EXPECT_TRUE(file.ok()) << file.status().message();
+    saved += file.value()->tables()[0].rows;
+    removed += file.value()->tables()[0].removed;
+  }
+  if (increment) {
+    uint64_t live = 0;
+    for (const Key key : of->touched) live += rows.count(key);
+    EXPECT_EQ(saved, live) << "it has the changed rows alone";
+    EXPECT_EQ(count.value().rows, live);
+    EXPECT_LE(saved + removed, of->touched.size());
+    EXPECT_LE(removed, count.value().removed);
+  }
+  of->touched.clear();
   LocalService service(8, 1);
   LocalStore restored(&service);
   EXPECT_TRUE(restored.CreateTable(of->schema).ok());
   Load(&restored, of->chain, of->schema);
-  EXPECT_EQ(RowsOf(&restored, schema), RowsOf(store, schema)) << prefix;
+  EXPECT_EQ(RowsOf(&restored, schema), rows) << prefix;
   return increment;
 }
 
@@ -126,6 +145,7 @@ void CheckIncrements(TableStore* store, const std::string& prefix, uint64_t seed
     for (Key& key : keys) key = static_cast<Key>(random() % 100);
     const std::vector<float> rows(keys.size() * schema.row_floats(), static_cast<float>(step));
     const uint64_t action = random() % 100;
+    if (action < 65) table.touched.insert(keys.begin(), keys.end());
     if (action < 40) {
       ASSERT_TRUE(store->Assign(schema, keys, rows.data(), true).ok());
     } else if (action < 65) {
@@ -138,6 +158,7 @@ void CheckIncrements(TableStore* store, const std::string& prefix, uint64_t seed
     } else if (action < 75 && !table.chain.empty()) {
       Load(store, table.chain, table.schema);
       table.since = PositionsOf(store, schema);
+      table.touched.clear();
     } else if (action >= 75) {
       ++(SaveAndCompare(store, prefix + "-" + std::to_string(step), &table) ? increments : whole);
     }

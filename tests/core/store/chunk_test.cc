@@ -191,7 +191,7 @@ TEST_F(ChunkTest, AssignedRowsTickAndKeepClients) {
   std::vector<float> rows(keys.size() * schema.row_floats());
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
   Bytes chunk;
-  EncodeSet(schema, Span<const Key>(keys.data(), keys.size()), rows.data(), &chunk);
+  EncodeSet(schema, keys, rows.data(), &chunk);
   Bytes stamped;
   ASSERT_TRUE(StampSet(View(chunk), 900, &stamped));
   EXPECT_FALSE(StampSet(View(Chunks(kMaxChunkBytes)[4]), 900, &chunk)) << "rows with times of their own";
@@ -213,7 +213,7 @@ TEST_F(ChunkTest, AssignedRowsTickAndKeepClients) {
 TEST_F(ChunkTest, RemovedRowsAreCounted) {
   const std::vector<Key> keys = {0, -8, 1000003, 0};
   Bytes chunk;
-  EncodeRemove(Table("a")->schema(), Span<const Key>(keys.data(), keys.size()), &chunk);
+  EncodeRemove(Table("a")->schema(), keys, &chunk);
   Loaded removed;
   ASSERT_TRUE(LoadChunk(View(chunk), &partition_, &removed).ok());
   EXPECT_EQ(removed.rows, 2u);
@@ -292,45 +292,6 @@ TEST_F(ChunkTest, MemoryThatEndsLeavesNoTrace) {
   }
   EXPECT_GT(refused, 1);
   EXPECT_NE(BytesOf(other), before);
-}
-
-TEST_F(ChunkTest, APushPartMakesACopyEqual) {
-  auto copy = std::move(PartitionOf(BytesOf(partition_), 4).value());
-  Request q;
-  q.time = 77;
-  q.partition = partition_.id();
-  q.client = kClient;
-  q.seq = 1;
-  q.after_seq = 0;
-  for (const char* name : {"a", "b"}) {
-    q.tables.emplace_back();
-    TableRequest& t = q.tables.back();
-    t.table = HashName(name);
-    t.epoch = Table(name)->epoch();
-    t.update_floats = static_cast<uint32_t>(Table(name)->schema().optimizer().wire_floats());
-    t.bound = 3;
-    t.check_keys = {1, 2};
-    t.check_clocks = {1, 1};
-    t.fetch_keys = {0, 4};
-    if (*name == 'b') continue;
-    t.push_keys = {0, -9};
-    t.push_ticks = {1, 2};
-    t.push_updates.resize(2 * t.update_floats, 0.5f);
-  }
-  Bytes frame, reply;
-  Encode(q, &frame);
-  Handling how;
-  how.now = 1000;
-  how.replicate = true;
-  const Handled handled = HandleFrame(&partition_, View(frame), &reply, how);
-  EXPECT_TRUE(handled.applied);
-  EXPECT_EQ(handled.rows, 2u) << "key 0 of both tables; the others do not exist";
-  EXPECT_LT(handled.replication.push.size(), frame.size());
-  EXPECT_TRUE(HandleFrame(copy.get(), View(handled.replication.push), &reply).applied);
-  EXPECT_EQ(BytesOf(*copy), BytesOf(partition_));
-  const Handled duplicate = HandleFrame(&partition_, View(frame), &reply, how);
-  EXPECT_FALSE(duplicate.applied);
-  EXPECT_TRUE(duplicate.replication.push.empty());
 }
 
 }  // namespace

@@ -121,89 +121,6 @@ TEST_F(CheckpointStore, FloorsAndPositions) {
       << "not as if it had never gone";
 }
 
-// Base and increments equal the store after any changes, and an increment has only changed rows.
-TEST_F(CheckpointStore, IncrementsHoldWhatChanged) {
-  const Schema schema = NewSchema("a", 3, "adagrad");
-  std::mt19937_64 random(7);
-  for (int round = 0; round < 6; ++round) {
-    auto store = std::make_unique<Embedded>(4, 5, std::vector<Schema>{schema});
-    for (Key key = 0; key < 300; ++key) store->Assign(schema, key, static_cast<float>(key));
-    const std::string prefix = In(std::to_string(round));
-    std::vector<Position> since = PositionsOf(store->get(), *schema);
-    std::vector<std::string> chain = Save(store->get(), prefix + "base", {{schema}});
-    StoredRows before = RowsOf(store->get(), *schema);
-    for (int increment = 0; increment < 3; ++increment) {
-      if (increment == 1) {  // meanwhile everything moves into a store of another shape
-        auto next = std::make_unique<Embedded>(24, 99, std::vector<Schema>{schema});
-        Load(next->get(), chain, schema, (*store)->State(*schema).value().clock_floor);
-        store = std::move(next);
-        since = PositionsOf(store->get(), *schema);
-      }
-      std::set<Key> removals;
-      for (int i = static_cast<int>(random() % 60); i > 0; --i) {
-        const auto key = static_cast<Key>(random() % 400);
-        if (random() % 3 == 0) {
-          store->Remove(schema, key);
-          removals.insert(key);
-        }
-        if (random() % 3 != 0) store->Assign(schema, key, static_cast<float>(random() % 1000));
-      }
-      const StoredRows now = RowsOf(store->get(), *schema);
-      std::set<Key> changed, removed;
-      for (const auto& [key, row] : now) {
-        if (before.count(key) == 0 || before[key] != row) changed.insert(key);
-      }
-      for (const auto& [key, row] : before) {
-        if (now.count(key) == 0) removed.insert(key);
-      }
-      const auto positions = PositionsOf(store->get(), *schema);
-      const auto paths = Save(store->get(), prefix + "inc" + std::to_string(increment), {{schema, since}});
-      since = positions;
-      std::set<Key> got_changed, got_removed;
-      for (const std::string& path : paths) {
-        const auto file = RowReader::Open(path);
-        ASSERT_TRUE(file.ok());
-        const RowTable& table = *file.value()->Find("a").value();
-        std::vector<Key> keys(std::max(table.rows, table.removed));
-        ASSERT_TRUE(file.value()->Read(table, kKeysColumn, 0, table.rows, keys.data()).ok());
-        got_changed.insert(keys.begin(), keys.begin() + static_cast<long>(table.rows));
-        ASSERT_TRUE(file.value()->Read(table, kRemovedColumn, 0, table.removed, keys.data()).ok());
-        got_removed.insert(keys.begin(), keys.begin() + static_cast<long>(table.removed));
-      }
-      EXPECT_EQ(got_changed, changed);
-      for (const Key key : removed) EXPECT_EQ(got_removed.count(key), 1u) << key;
-      for (const Key key : got_removed) {  // a row that came and went is only in the list
-        EXPECT_EQ(removals.count(key), 1u) << key;
-        EXPECT_EQ(now.count(key), 0u) << key;
-      }
-      chain.insert(chain.end(), paths.begin(), paths.end());
-      before = now;
-      Embedded restored(8, 1, {schema});
-      Load(restored.get(), chain, schema);
-      EXPECT_EQ(RowsOf(restored.get(), *schema), now);
-    }
-  }
-}
-
-// The bounds on rows and removals are those of the scan: else columns move, or a save begins anew.
-TEST_F(CheckpointStore, CountsAreWhatAnIncrementBrings) {
-  const Schema schema = NewSchema("a", 3, "adagrad");
-  Embedded store(2, 5, {schema});
-  for (Key key = 0; key < 600; ++key) store.Assign(schema, key, 1);
-  const auto since = PositionsOf(store.get(), *schema);
-  for (Key key = 0; key < 50; ++key) store.Assign(schema, key, 2);
-  for (Key key = 40; key < 60; ++key) store.Remove(schema, key);
-  for (Key key = 58; key < 70; ++key) store.Assign(schema, key, 3);
-  const auto count = store->CountChanges(*schema, since, AllPartitions(*store.get())).value();
-  EXPECT_EQ(count.kind, ChangesKind::kChanges);
-  EXPECT_EQ(count.rows, 40u + 12u);
-  EXPECT_EQ(count.removed, 20u);
-  const auto file = RowReader::Open(Save(store.get(), In("a"), {{schema, since}}).at(0));
-  ASSERT_TRUE(file.ok());
-  EXPECT_EQ(file.value()->tables()[0].rows, 52u);
-  EXPECT_EQ(file.value()->tables()[0].removed, 18u) << "two are back";
-}
-
 TEST_F(CheckpointStore, IncrementsOfAnyHistory) {
   for (uint64_t seed = 0; seed < Scaled(100); ++seed) {
     LocalService service(4, seed);
@@ -266,24 +183,6 @@ TEST_F(CheckpointStore, AnIncrementThatLosesRemovalsBecomesWhole) {
     EXPECT_EQ(RowsOf(&store, *schema), wanted);
     std::filesystem::remove(In("a"));
   }
-}
-
-// Positions of another store, or from before a clear, make no increment.
-TEST_F(CheckpointStore, UnknownPositionsMakeNoIncrement) {
-  const Schema schema = NewSchema("a", 3, "adagrad");
-  Embedded store(2, 5, {schema});
-  store.Assign(schema, 1, 1);
-  const auto since = PositionsOf(store.get(), *schema);
-  EXPECT_EQ(store->CountChanges(*schema, {}, {0}).value().kind, ChangesKind::kWhole);
-  const auto all = AllPartitions(*store.get());
-  EXPECT_EQ(store->CountChanges(*schema, since, all).value().kind, ChangesKind::kChanges);
-  ASSERT_TRUE(store->ClearTable(*schema).ok());
-  store.Assign(schema, 2, 1);
-  EXPECT_EQ(store->CountChanges(*schema, since, all).value().kind, ChangesKind::kWhole);
-  const auto saved = SaveRows(store.get(), In("a"), {{schema, since}}, {0, 1});
-  ASSERT_TRUE(saved.ok()) << saved.status().message();
-  EXPECT_FALSE(saved.value().tables[0].increment);
-  EXPECT_EQ(saved.value().tables[0].rows, 1u);
 }
 
 // Rows arrive while others are saved: no earlier row may be missing because of them.

@@ -49,9 +49,9 @@ class PartitionLimits : public ::testing::Test {
   Reply Handle(const Request& q, Handling how = Owner()) {
     Bytes frame, bytes;
     Encode(q, &frame);
-    handled_ = HandleFrame(&partition_, {frame.data(), frame.size()}, &bytes, how);
+    handled_ = HandleFrame(&partition_, frame, &bytes, how);
     Reply reply;
-    EXPECT_TRUE(Decode(Span<const uint8_t>(bytes.data(), bytes.size()), &reply).ok());
+    EXPECT_TRUE(Decode(bytes, &reply).ok());
     return reply;
   }
   static Handling Owner() {
@@ -133,31 +133,6 @@ TEST_F(PartitionLimits, TablesThatComeTwice) {
   q.tables[1].bound = 3;
   q.tables[1].fetch_keys = {2};
   ExpectRefused(q, "a part names table 't' twice");
-}
-
-TEST_F(PartitionLimits, AnswersAreCountedFirst) {
-  Request read = Fetch({1, 2});
-  read.tables[0].check_keys = {3};
-  read.tables[0].check_clocks = {0};
-  Handling how = Owner();
-  how.most_bytes = 3 * (15 + kDim * sizeof(float));
-  EXPECT_EQ(Handle(read, how).status, FrameStatus::kOk);
-  --how.most_bytes;
-  const Reply refused = Handle(read, how);
-  EXPECT_EQ(refused.status, FrameStatus::kBadFrame);
-  EXPECT_THAT(refused.message,
-              HasSubstr("takes 69 bytes, and here it may take 68; ask for fewer rows at once"));
-}
-
-TEST_F(PartitionLimits, Tables) {
-  partition_.set_max_tables(2);
-  EXPECT_TRUE(partition_.CreateTable(MakeSchema("u"), kEpoch).ok());
-  const Status full = partition_.CreateTable(MakeSchema("v"), kEpoch);
-  EXPECT_EQ(full.code(), Code::kResourceExhausted);
-  EXPECT_THAT(full.message(), HasSubstr("table 'v' is one too many: a partition has at most 2 tables"));
-  EXPECT_TRUE(partition_.CreateTable(MakeSchema("u"), kEpoch).ok()) << "it is there";
-  partition_.DropTable(schema_->id());
-  EXPECT_TRUE(partition_.CreateTable(MakeSchema("v"), kEpoch).ok());
 }
 
 // A sweep looks at some tables, and the next one at others.

@@ -56,14 +56,14 @@ class PartitionTest : public ::testing::Test {
     Bytes bytes;
     HandleFrame(partition_.get(), frame, &bytes);
     Reply reply;
-    EXPECT_TRUE(Decode(Span<const uint8_t>(bytes.data(), bytes.size()), &reply).ok());
+    EXPECT_TRUE(Decode(bytes, &reply).ok());
     EXPECT_EQ(reply.inc, reply.same_inc ? 0 : 1000u);
     return reply;
   }
   Reply Handle(const Request& q) {
     Bytes frame;
     Encode(q, &frame);
-    Reply reply = HandleBytes(Span<const uint8_t>(frame.data(), frame.size()));
+    Reply reply = HandleBytes(frame);
     EXPECT_EQ(reply.request_id, q.request_id);
     if (reply.same_seq) reply.last_seq = q.newest_seq();
     return reply;
@@ -133,20 +133,6 @@ TEST_F(PartitionTest, UpdateWithoutATickChangesOnlyTheRow) {
   EXPECT_EQ(rows.Find(2), kNoRow) << "the row of these ticks was removed";
 }
 
-TEST_F(PartitionTest, ADuplicateIsSkippedAndStillAnswered) {
-  Handle(Push(1, {1}));
-  Request again = Push(1, {1});
-  again.tables[0].fetch_keys = {1, 2};
-  const Bytes before = State();
-  const Reply reply = Handle(again);
-  EXPECT_EQ(reply.status, FrameStatus::kOk);
-  EXPECT_EQ(reply.last_seq, 1u);
-  EXPECT_EQ(State(), before);
-  ASSERT_EQ(reply.tables.size(), 1u);
-  EXPECT_THAT(reply.tables[0].fetched_clocks, ::testing::ElementsAre(1, 0));
-  EXPECT_EQ(reply.tables[0].rows, Vector<float>({11, 21}));
-}
-
 TEST_F(PartitionTest, AGapIsRefused) {
   EXPECT_EQ(Handle(Push(2, {1})).status, FrameStatus::kGap) << "a client begins at 1";
   EXPECT_EQ(Handle(Push(1, {1})).status, FrameStatus::kOk);
@@ -174,16 +160,6 @@ TEST_F(PartitionTest, AReadAheadOfItsPushesIsRefused) {
   const Reply reply = Handle(both);
   EXPECT_EQ(reply.status, FrameStatus::kOk);
   EXPECT_EQ(reply.tables[0].fetched_clocks[0], 2) << "the push part comes first";
-}
-
-TEST_F(PartitionTest, ReadsChangeNoState) {
-  const Bytes before = State();
-  Request read = NewRequest(0);
-  read.tables[0].fetch_keys = {1, 2, 3};
-  read.tables[0].check_keys = {4};
-  read.tables[0].check_clocks = {0};
-  Handle(read);
-  EXPECT_EQ(State(), before);
 }
 
 TEST_F(PartitionTest, AnotherEpochRefusesTheWholeFrame) {
@@ -237,41 +213,6 @@ TEST_F(PartitionTest, OtherPartitionOrTableIsRefused) {
   EXPECT_EQ(State(), before);
 }
 
-TEST_F(PartitionTest, TruncatedAndExtendedFrames) {
-  Handle(Push(1, {1}));
-  Request q = Push(2, {1, 2, 3});
-  q.tables[0].check_keys = {1};
-  q.tables[0].check_clocks = {1};
-  q.tables[0].fetch_keys = {1, -5};
-  Bytes frame;
-  Encode(q, &frame);
-  const Bytes before = State();
-  for (size_t size = 0; size < frame.size(); ++size) {
-    ASSERT_EQ(HandleBytes(Span<const uint8_t>(frame.data(), size)).status, FrameStatus::kBadFrame) << size;
-  }
-  Bytes longer = frame;
-  longer.push_back(0);
-  EXPECT_EQ(HandleBytes(Span<const uint8_t>(longer.data(), longer.size())).status, FrameStatus::kBadFrame);
-  EXPECT_EQ(State(), before);
-  EXPECT_EQ(Handle(q).status, FrameStatus::kOk);
-}
-
-TEST_F(PartitionTest, ForgedCountsAllocateNothing) {
-  Bytes frame;
-  const Request q = Push(1, {1});
-  Encode(q, &frame);
-  // All bytes from the number of parts on become 0xff: enormous counts.
-  for (size_t from = 35; from < frame.size() - q.tables[0].push_updates.size() * sizeof(float); ++from) {
-    Bytes damaged = frame;
-    for (size_t i = from; i < damaged.size(); ++i) damaged[i] = 0xff;
-    const size_t before = AllocatedBytes();
-    SetAllocLimit(before + 64 * damaged.size() + 4096);
-    EXPECT_EQ(HandleBytes(Span<const uint8_t>(damaged.data(), damaged.size())).status,
-              FrameStatus::kBadFrame);
-    SetAllocLimit(SIZE_MAX);
-  }
-}
-
 // Memory is exhausted at any byte: the push is applied completely or not at all, as last_seq says.
 TEST_F(PartitionTest, OutOfMemoryAtAnyByte) {
   Handle(Push(1, {1}));
@@ -291,7 +232,7 @@ TEST_F(PartitionTest, OutOfMemoryAtAnyByte) {
     SetAllocLimit(AllocatedBytes() + room);
     bool threw = false;
     try {
-      HandleFrame(partition_.get(), Span<const uint8_t>(frame.data(), frame.size()), &bytes);
+      HandleFrame(partition_.get(), frame, &bytes);
     } catch (const std::bad_alloc&) {
       threw = true;
     }
@@ -301,7 +242,7 @@ TEST_F(PartitionTest, OutOfMemoryAtAnyByte) {
       ASSERT_EQ(State(), fresh);
       continue;
     }
-    ASSERT_TRUE(Decode(Span<const uint8_t>(bytes.data(), bytes.size()), &reply).ok());
+    ASSERT_TRUE(Decode(bytes, &reply).ok());
     if (reply.status == FrameStatus::kOk) {
       ASSERT_TRUE(reply.same_seq);
       continue;
@@ -324,34 +265,6 @@ TEST_F(PartitionTest, OutOfMemoryAtAnyByte) {
     for (Key key : keys) ASSERT_EQ(ClockOf(key), key == 1 ? 2 : 1) << room;
   }
   EXPECT_GT(refused, 100);
-}
-
-TEST_F(PartitionTest, BytesMakeItAgain) {
-  ASSERT_TRUE(partition_->CreateTable(MakeSchema("adam", 3, "u"), 99).ok());
-  for (uint64_t seq = 1; seq < 20; ++seq) Handle(Push(seq, {static_cast<Key>(seq * 1000003), INT64_MIN, -1}));
-  const Bytes bytes = State();
-  auto again = PartitionOf(bytes, 2000);
-  ASSERT_TRUE(again.ok()) << again.status().message();
-  EXPECT_EQ(again.value()->incarnation(), 2000u);
-  EXPECT_TRUE(again.value()->id() == partition_->id());
-  EXPECT_EQ(again.value()->clients().LastSeq(kClient), 19u);
-  EXPECT_EQ(again.value()->Find(HashName("u"))->epoch(), 99u);
-  EXPECT_EQ(again.value()->Find(HashName("u"))->schema().ToJson(), MakeSchema("adam", 3, "u")->ToJson());
-  EXPECT_EQ(BytesOf(*again.value()), bytes);
-  for (size_t size = 0; size < bytes.size(); ++size) {
-    ASSERT_FALSE(PartitionOf(Span<const uint8_t>(bytes.data(), size), 1).ok()) << size;
-  }
-  Bytes longer = bytes;
-  longer.push_back(0);
-  EXPECT_FALSE(PartitionOf(longer, 1).ok());
-}
-
-TEST_F(PartitionTest, CreateTableTwice) {
-  EXPECT_TRUE(partition_->CreateTable(MakeSchema(), 5).ok());
-  EXPECT_EQ(partition_->Find(schema_->id())->epoch(), kEpoch) << "nothing changed";
-  const Status other = partition_->CreateTable(MakeSchema("sgd", 3), 5);
-  EXPECT_EQ(other.code(), Code::kAlreadyExists);
-  EXPECT_NE(other.message().find(": dim is 2, and 3 is wanted. "), std::string::npos) << other.message();
 }
 
 TEST_F(PartitionTest, TheSameKeyTwiceInAPush) {

@@ -264,14 +264,5 @@ TEST_F(CopyTest, WithoutMemoryForACopyNothingIsSwept) {
   EXPECT_EQ(partition_.Find(HashName("t"))->rows().size(), 0u);
 }
 
-TEST_F(CopyTest, WithoutALimitNothingIsSwept) {
-  ASSERT_TRUE(partition_.CreateTable(MakeSchema(TableLimits()), 9, kNow).ok()) << "limits change";
-  Bytes reply;
-  HandleFrame(&partition_, View(Push(1, 1000)), &reply, HandlingAt(kNow));
-  const size_t rows = partition_.Find(HashName("t"))->rows().size();
-  EXPECT_EQ(partition_.Sweep(kNow + 10000, 100000, nullptr).rows(), 0u);
-  EXPECT_EQ(partition_.Find(HashName("t"))->rows().size(), rows);
-}
-
 }  // namespace
 }  // namespace het::testing

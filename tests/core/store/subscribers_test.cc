@@ -46,9 +46,7 @@ class SubscribersTest : public ::testing::Test {
     g_[key] += ticks;
     subscribers_.Pushed(from, kTable, {key}, {ticks}, [&](size_t) { return g_[key]; });
   }
-  void Left(ClientId from, uint32_t ack, const Names& keys) {
-    subscribers_.Left(from, ack, kTable, {keys.data(), keys.size()});
-  }
+  void Left(ClientId from, uint32_t ack, const Names& keys) { subscribers_.Left(from, ack, kTable, keys); }
 
   Subscribers subscribers_;
   std::map<Key, Clock> g_;

@@ -55,7 +55,7 @@ class Parts : public ::testing::Test {
   }
   static Bytes Encoded(const std::vector<Request>& all) {
     Bytes bytes;
-    EncodeParts({all.data(), all.size()}, &bytes);
+    EncodeParts(all, &bytes);
     return bytes;
   }
   std::vector<Reply> Handle(const Bytes& frame) {
@@ -296,16 +296,6 @@ TEST_F(SharedShards, UnansweredPartIsSentAgain) {
     EXPECT_FALSE(net().omit.has_value());
     EXPECT_LT(net().Now() - before, ClientConfig().request_timeout / 2) << "no call waited for it";
   }
-  Drained();
-}
-
-TEST_F(SharedShards, PartsThatAreRefusedGoAloneOrLater) {
-  Make(Shared(8, 1));
-  net().faults.part = 0.3;
-  for (int i = 0; i < 20; ++i) Train(0, Some());
-  EXPECT_GT(net().parts_refused(), 3u);
-  EXPECT_GT(net().many_parts(), 3u);
-  net().faults.part = 0;
   Drained();
 }
 

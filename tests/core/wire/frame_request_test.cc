@@ -117,6 +117,8 @@ TEST(RequestFrame, RequestsRoundTrip) {
     // A cut anywhere is noticed.
     const size_t cut = r.Below(bytes.size());
     EXPECT_FALSE(Decode(Span<const uint8_t>(bytes.data(), cut), &p).ok());
+    bytes.push_back(0);
+    EXPECT_FALSE(Decode(View(bytes), &p).ok()) << "a byte too many";
   }
 }
 
@@ -126,7 +128,7 @@ TEST(RequestFrame, RequestsOfManyPartsRoundTrip) {
     Random r(seed);
     const std::vector<Request> all = RandomRequests(&r, 2 + r.Below(9));
     Vector<TableBytes> tables;
-    const OutFrame frame = EncodeFrame({all.data(), all.size()}, {}, &tables);
+    const OutFrame frame = EncodeFrame(all, {}, &tables);
     const Bytes& bytes = frame.bytes;
     RequestParts parts;
     ASSERT_TRUE(parts.Open(View(bytes)).ok());

@@ -57,7 +57,7 @@ TEST(Frame, HeadsOfManyPartsAreSmall) {
   std::vector<Request> all(64);
   Bytes bytes;
   const auto request_bytes = [&] {
-    EncodeParts({all.data(), all.size()}, &bytes);
+    EncodeParts(all, &bytes);
     return bytes.size();
   };
   const auto reply_bytes = [&](const std::vector<Reply>& replies) {
@@ -157,7 +157,7 @@ TEST(Frame, VarintsOfAnyLengthAndWherever) {
       byte = kind == 0 ? 0x80 : kind == 1 ? 0xff : static_cast<uint8_t>(r.Next());
       if (kind > 1 && r.Chance(0.5)) byte |= 0x80;
     }
-    Reader reader({bytes.data(), bytes.size()});
+    Reader reader(bytes);
     for (size_t at = 0; at < bytes.size();) {
       uint64_t expected = 0;
       bool ends = false;
@@ -206,7 +206,7 @@ TEST(Frame, ARequestIsNoReply) {
   Bytes bytes;
   Encode(Request(), &bytes);
   Reply reply;
-  EXPECT_FALSE(Decode(Span<const uint8_t>(bytes.data(), bytes.size()), &reply).ok());
+  EXPECT_FALSE(Decode(bytes, &reply).ok());
 }
 
 TEST(Frame, LagBuckets) {

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <set>
-#include <string>
 #include <vector>
 
 namespace het::testing {
@@ -67,19 +66,6 @@ TEST(Layout, EachTableIsEvenOnTheShards) {
       for (const size_t one : of_shard) {
         EXPECT_NEAR(static_cast<double>(one * shards), 8000, 900) << table << " on " << shards;
       }
-    }
-  }
-}
-
-TEST(Layout, AllCallersAgree) {
-  const PartitionId id{3, 64, kSeed};
-  const Layout layout(id);
-  for (const uint64_t table : {uint64_t{0}, uint64_t{5}, HashName("ads"), UINT64_MAX}) {
-    const TableLayout of = layout.OfTable(table);
-    EXPECT_EQ(of.partitions(), 64u);
-    for (Key key = -100; key < 100; ++key) {
-      EXPECT_EQ(of.OfKey(key), layout.Of(table, HashKey(key, kSeed)));
-      EXPECT_EQ(of.OfKey(key), layout.OfKey(table, key));
     }
   }
 }

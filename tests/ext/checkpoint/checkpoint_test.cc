@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "het_tf/ext/checkpoint/cc/checkpoints.h"
-#include "tests/testing/keep_and_apply.h"
+#include "tests/testing/process.h"
 #include "tests/testing/table_specs.h"
 #include "tests/testing/temp_folder.h"
 
@@ -16,63 +16,35 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr size_t kDim = 2;
+constexpr size_t kDim = Process::kDim;
 
 // An engine with one table "t" that starts at zero and learns with SGD(1) from gradients of -1: a row's
 // values are the number of its steps.
-class Counting {
+class Counting : public Process {
  public:
-  explicit Counting(const TableOptions& options) : engine_("test", 1) {
+  explicit Counting(const TableOptions& options)
+      : Process(std::make_shared<Engine>("test", 1), Spec(), options) {}
+
+  static TableSpec Spec() {
     TableSpec spec = NewSpec("t", kDim, "sgd", {"zeros", 0, 0});
     spec.limits = TableLimits();
     spec.limits->max_rows = 1000000;
-    EXPECT_TRUE(engine_.tables().Create(spec, options).ok());
-  }
-  Engine& engine() { return engine_; }
-
-  Status Lookup(const std::vector<Key>& ids, std::vector<float>* out, uint64_t* token) {
-    const TablePtr table = engine_.tables().Find("t").value();
-    const FeatureIds feature{0, Span<const Key>(ids.data(), ids.size()), std::nullopt};
-    out->resize(ids.size() * kDim);
-    float* const outs[] = {out->data()};
-    return engine_.steps().Lookup({Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)},
-                                  Span<float* const>(outs, 1), token);
-  }
-  Status Apply(const std::vector<Key>& ids, uint64_t token) {
-    const TablePtr table = engine_.tables().Find("t").value();
-    const FeatureIds feature{0, Span<const Key>(ids.data(), ids.size()), std::nullopt};
-    return KeepAndApply(&engine_.steps(),
-                        {Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)}, token,
-                        std::vector<float>(ids.size() * kDim, -1));
-  }
-  Status Step(const std::vector<Key>& ids) {
-    std::vector<float> out;
-    uint64_t token = 0;
-    HET_RETURN_IF_ERROR(Lookup(ids, &out, &token));
-    return Apply(ids, token);
-  }
-  float Value(Key id) {
-    std::vector<float> out;
-    EXPECT_TRUE(Lookup({id}, &out, nullptr).ok());
-    return out.at(0);
+    return spec;
   }
   nlohmann::json Info() {
-    return nlohmann::json::parse(ToJson(StoreInfoOf(&engine_).value()))["tables"]["t"];
+    return nlohmann::json::parse(ToJson(StoreInfoOf(&engine()).value()))["tables"]["t"];
   }
   Status Save(const std::string& path, const std::vector<uint32_t>& partitions) {
     SaveRequest request;
     request.tables = {"t"};
     request.partitions = partitions;
-    return SaveRows(&engine_, path, request).status();
+    return SaveRows(&engine(), path, request).status();
   }
   Status LoadFile(const std::string& path) {
     LoadRequest request;
     request.tables["t"] = {"t", true};
-    return LoadRows(&engine_, path, request).status();
+    return LoadRows(&engine(), path, request).status();
   }
-
- private:
-  Engine engine_;
 };
 
 TableOptions Cached(int64_t bound) {
@@ -101,16 +73,16 @@ TEST_F(CheckpointEngine, WarmCachesSeeWhatWasLoaded) {
   for (const int64_t bound : {int64_t{0}, int64_t{50}, kUnbounded}) {
     Counting counting(Cached(bound));
     const std::string path = In(std::to_string(bound));
-    ASSERT_TRUE(counting.Step({1, 2}).ok());
+    ASSERT_TRUE(counting.Count({1, 2}).ok());
     ASSERT_TRUE(counting.engine().caches().Flush().ok());
     ASSERT_TRUE(counting.Save(path, Partitions(0, 16)).ok());
     const auto positions = counting.Info()["positions"];
     ASSERT_TRUE(counting.engine().tables().Clear("t").ok());
     const std::vector<Key> ids = {1};
-    const std::vector<float> other = {77, 77};
+    const std::vector<float> other(kDim, 77);
     ASSERT_TRUE(counting.engine().tables().Assign("t", ids, other.data(), false).ok());
     ASSERT_EQ(counting.Value(1), 77);
-    for (int i = 0; i < 3; ++i) ASSERT_TRUE(counting.Step({2, 3}).ok());  // unsent where the bound allows it
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(counting.Count({2, 3}).ok());  // unsent where the bound allows it
 
     ASSERT_TRUE(counting.engine().loads().Begin("me", 60).ok());
     ASSERT_TRUE(counting.engine().loads().Clear("t").ok());
@@ -130,7 +102,7 @@ TEST_F(CheckpointEngine, WarmCachesSeeWhatWasLoaded) {
     if (bound != 0) {
       EXPECT_EQ(counting.engine().tables().Stats("t").value().cache->counters.discarded_ticks, 6u);
     }
-    ASSERT_TRUE(counting.Step({1, 3}).ok());
+    ASSERT_TRUE(counting.Count({1, 3}).ok());
     EXPECT_EQ(counting.Value(1), 2);
     ASSERT_TRUE(counting.engine().caches().Flush().ok());
     EXPECT_EQ(counting.engine().tables().Scan("t").value().keys.size(), 3u);
@@ -140,10 +112,9 @@ TEST_F(CheckpointEngine, WarmCachesSeeWhatWasLoaded) {
 TEST_F(CheckpointEngine, MeanwhileTheTablesAreTheLoadersAlone) {
   for (const TableOptions& options : {TableOptions(), Cached(0)}) {
     Counting counting(options);
-    ASSERT_TRUE(counting.Step({1, 2}).ok());
-    uint64_t token = 0;
+    ASSERT_TRUE(counting.Count({1, 2}).ok());
     std::vector<float> out;
-    ASSERT_TRUE(counting.Lookup({1}, &out, &token).ok());
+    ASSERT_TRUE(counting.TryLookup({1}, &out).ok());
     EXPECT_THAT(counting.LoadFile(In("x")).message(), HasSubstr("HetLoadBegin"));
     EXPECT_THAT(counting.engine().loads().Clear("t").message(), HasSubstr("HetLoadBegin"));
     EXPECT_THAT(counting.engine().loads().Commit({}, {}).message(), HasSubstr("HetLoadBegin"));
@@ -151,10 +122,10 @@ TEST_F(CheckpointEngine, MeanwhileTheTablesAreTheLoadersAlone) {
     EXPECT_TRUE(counting.engine().loads().Begin("me", 60).ok()) << "renewed";
     EXPECT_THAT(counting.engine().loads().Begin("you", 60).message(), HasSubstr("is being loaded by 'me'"));
     const std::vector<Key> ids = {1};
-    const std::vector<float> row = {5, 5};
+    const std::vector<float> row(kDim, 5);
     size_t removed = 0;
     for (const Status& refused :
-         {counting.Lookup({1}, &out, nullptr), counting.Apply({1}, token), counting.Step({1}),
+         {counting.TryApply({{1}, row}, 1), counting.TryLookup({1}, &out), counting.Count({1}),
           counting.engine().tables().Assign("t", ids, row.data(), false),
           counting.engine().tables().Remove("t", ids, &removed), counting.engine().tables().Clear("t")}) {
       EXPECT_EQ(refused.code(), Code::kFailedPrecondition);
@@ -165,11 +136,11 @@ TEST_F(CheckpointEngine, MeanwhileTheTablesAreTheLoadersAlone) {
     unknown.applies["no"] = 1;
     EXPECT_EQ(counting.engine().loads().Commit(unknown.clock_floors, unknown.applies).code(),
               Code::kNotFound);
-    EXPECT_EQ(counting.Step({1}).code(), Code::kFailedPrecondition) << "they are the loader's still";
+    EXPECT_EQ(counting.Count({1}).code(), Code::kFailedPrecondition) << "they are the loader's still";
     EXPECT_TRUE(counting.engine().loads().Abort().ok());
     EXPECT_TRUE(counting.engine().loads().Abort().ok()) << "there is none";
     EXPECT_EQ(counting.Value(1), 1) << "nothing was changed";
-    EXPECT_TRUE(counting.Step({1}).ok());
+    EXPECT_TRUE(counting.Count({1}).ok());
     EXPECT_EQ(counting.Value(1), 2);
   }
 }
@@ -180,12 +151,12 @@ TEST_F(CheckpointEngine, SideBySide) {
     Counting counting(options);
     std::vector<Key> ids(2000);
     for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<Key>(i);
-    ASSERT_TRUE(counting.Step(ids).ok());
+    ASSERT_TRUE(counting.Count(ids).ok());
     std::atomic<bool> done{false};
     std::atomic<int> refused{0}, steps{0};
     std::thread trainer([&] {
       while (!done.load()) {
-        const Status status = counting.Step(ids);
+        const Status status = counting.Count(ids);
         EXPECT_TRUE(status.ok() || status.code() == Code::kFailedPrecondition) << status.message();
         (status.ok() ? steps : refused)++;
       }

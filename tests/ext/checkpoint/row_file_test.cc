@@ -6,7 +6,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <random>
 
 #include "het_tf/core/base/checksum.h"
 #include "het_tf/ext/checkpoint/cc/requests.h"

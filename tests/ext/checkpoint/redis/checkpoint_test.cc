@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
-#include <random>
 #include <thread>
 
 #include "het_tf/core/store/local_store.h"
@@ -69,45 +67,10 @@ TEST_F(RedisCheckpoint, LimitsStay) {
   EXPECT_EQ(after.clock_floor, 17);
 }
 
-// A restart finds the loaded state, in the append-only file as at a replica.
-TEST_F(RedisCheckpoint, ALoadIsInTheLog) {
-  server_ = std::make_unique<RedisServer>(RedisServer::Arguments{"--appendonly", "yes"});
-  ASSERT_TRUE(server_->up());
-  const Schema schema = MakeSchema("a", 3, "adagrad");
-  StoredRows wanted;
-  TableState state;
-  const auto saved_epoch = [this](const RedisStore& of) {
-    const RedisReply page = server_->Command({"HET.STAT", of.keys()[0], "TABLES"});
-    return page.elements.at(1).elements.at(0).elements.at(2).text;
-  };
-  std::string epoch;
-  {
-    const auto store = Open("x", 2, 9);
-    ASSERT_TRUE(store->CreateTable(schema).ok());
-    for (Key key = 0; key < 50; ++key) {
-      const std::vector<float> row(schema->row_floats(), 1);
-      ASSERT_TRUE(store->Assign(*schema, Span<const Key>(&key, 1), row.data(), true).ok());
-    }
-    const auto paths = Save(store.get(), In("x"), {{schema}});
-    Load(store.get(), paths, schema, 99);
-    wanted = RowsOf(store.get(), *schema);
-    state = store->State(*schema).value();
-    EXPECT_EQ(PositionsOf(store.get(), *schema), state.positions);
-    epoch = saved_epoch(*store);
-  }
-  ASSERT_TRUE(server_->Restart()) << server_->Log();
-  const auto store = Open("x", 2, 9);
-  EXPECT_EQ(RowsOf(store.get(), *schema), wanted);
-  EXPECT_EQ(saved_epoch(*store), epoch);
-  for (size_t p = 0; p < 2; ++p) {
-    const auto count = store->CountChanges(*schema, state.positions, {static_cast<uint32_t>(p)}).value();
-    EXPECT_EQ(count.kind, ChangesKind::kWhole) << "it may have lost updates";
-  }
-  EXPECT_EQ(store->State(*schema).value().clock_floor, 99);
-}
-
 TEST_F(RedisCheckpoint, IncrementsOfAnyHistory) {
-  for (uint64_t seed = 0; seed < 3; ++seed) {
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    // The last server forgets removals: increments that need them become whole.
+    if (seed == 3) server_->Command({"CONFIG", "SET", "het.max-tombstones", "3"});
     const auto store = Open("x" + std::to_string(seed), 4, seed);
     CheckIncrements(store.get(), In(std::to_string(seed)), seed);
   }
@@ -150,43 +113,6 @@ TEST_F(RedisCheckpoint, IncrementsComeInPages) {
   std::sort(removed.begin(), removed.end());
   EXPECT_EQ(std::vector<Key>(removed.begin(), removed.end()), keys);
   EXPECT_GT(pages, 15);
-}
-
-// Removals between two pages of an increment, more than the server remembers: the rows that it no longer
-// names would come back with the base.
-TEST_F(RedisCheckpoint, AnIncrementThatLosesRemovalsBecomesWhole) {
-  const Schema schema = MakeSchema("a", 4096, "sgd");
-  const auto store = Open("x", 2, 9);
-  ASSERT_TRUE(store->CreateTable(schema).ok());
-  const std::vector<float> row(schema->row_floats(), 1);
-  const auto assign = [&] {
-    for (Key key = 0; key < 1200; ++key) {
-      ASSERT_TRUE(store->Assign(*schema, {&key, 1}, row.data(), true).ok());
-    }
-  };
-  assign();
-  ASSERT_TRUE(server_->Command({"CONFIG", "SET", "het.max-tombstones", "3"}).ok());
-  const auto since = PositionsOf(store.get(), *schema);
-  assign();
-  std::vector<Key> keys(20);
-  std::iota(keys.begin(), keys.end(), 0);
-  ChangesScan scan;
-  scan.since = since[0];
-  RowBatch rows(*schema, kBatchBytes);
-  Vector<Key> removed;
-  ASSERT_TRUE(store->ChangesSome(*schema, 0, &scan, &rows, &removed).ok());
-  ASSERT_EQ(scan.kind, ChangesKind::kChanges);
-  ASSERT_FALSE(scan.complete);
-  ASSERT_EQ(store->Remove(*schema, keys).value(), 20u);
-  rows.Clear();
-  ASSERT_TRUE(store->ChangesSome(*schema, 0, &scan, &rows, &removed).ok());
-  EXPECT_EQ(scan.kind, ChangesKind::kKeys) << "the scan has begun anew";
-  EXPECT_EQ(store->CountChanges(*schema, since, {0, 1}).value().kind, ChangesKind::kKeys);
-
-  const auto saved = SaveRows(store.get(), In("x"), {{schema, since}}, {0, 1});
-  ASSERT_TRUE(saved.ok()) << saved.status().message();
-  EXPECT_FALSE(saved.value().tables[0].increment);
-  EXPECT_EQ(saved.value().tables[0].rows, 1180u);
 }
 
 TEST_F(RedisCheckpoint, WorkersWithWarmCaches) {
@@ -249,12 +175,9 @@ TEST_F(RedisCheckpoint, RefusedAndEnded) {
   ASSERT_TRUE(store->CreateTable(schema).ok());
   const auto other = Open("x", 2, 9);
   ASSERT_TRUE(store->BeginLoad("first", 60).ok());
-  ASSERT_TRUE(store->BeginLoad("first", 60).ok()) << "renewed";
   EXPECT_THAT(other->BeginLoad("second", 60).message(), HasSubstr("first loads since"));
-  EXPECT_FALSE(other->CommitLoad("second").ok());
   EXPECT_TRUE(other->AbortLoad("second").ok()) << "it has none";
   EXPECT_TRUE(store->CommitLoad("first").ok());
-  EXPECT_FALSE(store->CommitLoad("first").ok()) << "it is over";
   // Another loader has marked one partition: the marks of the others are removed again.
   const std::string key = store->keys()[1];
   ASSERT_TRUE(server_->Command({"HET.TABLE", key, "BEGIN", "third", "60"}).ok());
