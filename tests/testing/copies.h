@@ -1,8 +1,6 @@
 // The module's replication, in process: passes on the parts that a copy needs.
 #pragma once
 
-#include <vector>
-
 #include "het_tf/core/store/chunk.h"
 #include "het_tf/core/store/partition.h"
 #include "tests/testing/handle_frame.h"
@@ -20,8 +18,7 @@ inline bool CopyHandles(Span<const uint8_t> frame, const Handled& done, Partitio
     const Span<const uint8_t> push(made.push.data(), made.push.size());
     taken = HandleFrame(copy, made.frame ? frame : push, &reply, how).applied;
   }
-  for (const Bytes& chunk : made.removals)
-    taken = LoadChunk({chunk.data(), chunk.size()}, copy).ok() && taken;
+  for (const Bytes& chunk : made.removals) taken = LoadChunk(chunk, copy).ok() && taken;
   return taken;
 }
 

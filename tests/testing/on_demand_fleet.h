@@ -196,7 +196,7 @@ class Fleet {
         ids.insert(ids.end(), batch.ids.begin(), batch.ids.end());
         ends.push_back(static_cast<int64_t>(ids.size()));
       }
-      const FeatureIds feature{0, Span<const int64_t>(ids.data(), ids.size()), {}};
+      const FeatureIds feature{0, ids, {}};
       const GlobalStep::Ids all{
           {&feature, 1}, {Span<const int64_t>(ends)}, Place(planned_[w]), w, config_.summed};
       const Status status = worker(w).WithCall(batches[w].ids, [&](const BatchCall& call) {
@@ -231,8 +231,7 @@ class Fleet {
         lengths.push_back(splits[from][to]);
       }
       MergedSums merged;
-      ASSERT_TRUE(
-          MergeSums(layout, {bytes.data(), bytes.size()}, {lengths.data(), lengths.size()}, &merged).ok());
+      ASSERT_TRUE(MergeSums(layout, bytes, lengths, &merged).ok());
       const float rate = 1;
       const Status status = worker(to).engine().steps().ApplySums({&worker(to).table(), 1}, Process::kLayer,
                                                                   merged, {&rate, 1});

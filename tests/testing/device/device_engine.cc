@@ -1,7 +1,6 @@
 #include "tests/testing/device/device_engine.h"
 
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -47,7 +46,7 @@ StepOf::StepOf(Engine* engine, const std::vector<FeatureInput>& inputs) : engine
       tables_.push_back(engine->tables().Find(input.table).value());
     }
     const uint32_t table = number[input.table];
-    features_.push_back({table, Span<const Key>(input.ids.data(), input.ids.size()), input.padding_id});
+    features_.push_back({table, input.ids, input.padding_id});
     rows.emplace_back(input.ids.size() * tables_[table]->schema->dim());
   }
 }
@@ -84,7 +83,7 @@ Status Train(Engine* engine, const std::vector<FeatureInput>& inputs, float grad
 
 std::vector<float> Values(Engine* engine, const std::string& table, const std::vector<Key>& ids) {
   std::vector<float> values(ids.size() * engine->tables().Find(table).value()->schema->dim(), -12345);
-  const Status status = engine->tables().Read(table, Span<const Key>(ids.data(), ids.size()), values.data());
+  const Status status = engine->tables().Read(table, ids, values.data());
   return status.ok() ? values : std::vector<float>();
 }
 

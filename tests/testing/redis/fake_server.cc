@@ -7,7 +7,6 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <map>
 #include <mutex>
 #include <set>
 #include <string>

@@ -1,11 +1,7 @@
 #include "tests/testing/redis/ledger.h"
 
-#include <sys/mman.h>
-
 #include <cstdio>
-#include <cstdlib>
 #include <iterator>
-#include <new>
 #include <string>
 
 namespace het::testing {
@@ -41,18 +37,6 @@ uint64_t Ledger::Sum(std::atomic<uint64_t> Worker::*counter) const {
   uint64_t sum = 0;
   for (const Worker& worker : workers) sum += (worker.*counter).load();
   return sum;
-}
-
-void Ledger::Raise(std::atomic<int64_t>* most, int64_t to) {
-  int64_t now = most->load();
-  while (now < to && !most->compare_exchange_weak(now, to)) {
-  }
-}
-
-SharedLedger NewLedger() {
-  void* memory = mmap(nullptr, sizeof(Ledger), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) std::abort();
-  return SharedLedger(new (memory) Ledger());
 }
 
 }  // namespace het::testing

@@ -9,10 +9,7 @@
 //   done[w][k]    ticks of ended steps: published after its Write has returned
 #pragma once
 
-#include <sys/mman.h>
-
 #include <atomic>
-#include <memory>
 #include <string>
 
 #include "het_tf/core/wire/reply.h"
@@ -41,9 +38,6 @@ struct Ledger {
   };
   Worker workers[kMostWorkers];
   std::atomic<bool> stop{false};
-  std::atomic<int64_t> largest{0};    // foreign ticks that a read has not seen
-  std::atomic<int64_t> unapplied{0};  // most ticks of a worker on one row that the server lacked after a step
-  std::atomic<uint64_t> reads{0};     // rows that were checked
   std::atomic<uint64_t> held_back{0};  // rows with unsent ticks at the end of a step
   std::atomic<int> errors{0};
   std::atomic<uint32_t> error_texts_begun{0};
@@ -55,15 +49,6 @@ struct Ledger {
   std::string FirstError() const;
   void Notice(uint32_t w, const std::string& text);
   uint64_t Sum(std::atomic<uint64_t> Worker::*counter) const;
-  static void Raise(std::atomic<int64_t>* most, int64_t to);
 };
-
-// A ledger that forked processes share.
-struct LedgerUnmap {
-  void operator()(Ledger* ledger) const { munmap(ledger, sizeof(Ledger)); }
-};
-using SharedLedger = std::unique_ptr<Ledger, LedgerUnmap>;
-
-SharedLedger NewLedger();
 
 }  // namespace het::testing

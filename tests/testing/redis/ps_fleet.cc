@@ -14,7 +14,7 @@
 namespace het::testing {
 
 PsFleet::PsFleet(const PsWorkerConfig& config, RedisShards* shards)
-    : config_(config), ledger_(NewLedger()), pids_(config.workers, -1), exits_(config.workers, -1) {
+    : config_(config), ledger_(NewShared<Ledger>()), pids_(config.workers, -1), exits_(config.workers, -1) {
   if (config_.address.nodes.empty()) config_.address = shards->address();
   // Few partitions, so that nearly every step pushes to each. A new namespace would have kNewPartitions.
   RedisCluster cluster(config_.address);
@@ -98,7 +98,6 @@ void PsFleet::CheckServer() {
   for (const auto& [who, ticks] : done) {
     const float* value = step->Value(observer_->schema().id(), who.second);
     const int64_t lacks = ticks - static_cast<int64_t>(kLedgerInitial - value[who.first]);
-    Ledger::Raise(&ledger_->unapplied, lacks);
     Clock all = 0;
     for (uint32_t w = 0; w < config_.workers; ++w) all += ledger_->workers[w].ticks[who.second].begun;
     if (!sync.bounds_pushes() || lacks <= sync.most_unapplied(all)) continue;

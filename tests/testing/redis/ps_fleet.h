@@ -13,6 +13,7 @@
 
 #include "tests/testing/redis/ps_worker.h"
 #include "tests/testing/redis/redis_shards.h"
+#include "tests/testing/redis/shared_memory.h"
 
 namespace het::testing {
 
@@ -53,7 +54,7 @@ class PsFleet {
 
  private:
   PsWorkerConfig config_;
-  SharedLedger ledger_;
+  Shared<Ledger> ledger_;
   std::vector<pid_t> pids_;
   std::vector<int> exits_;
   std::unique_ptr<PsClient> observer_;

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "het_tf/core/client/client.h"
@@ -22,15 +21,11 @@ struct PsWorkerConfig {
   CacheConfig cache;
   ClientConfig client;
   uint64_t seed = 1;
-  uint64_t steps = 400;       // 0: until the ledger's stop
-  double most_pause = 0.001;  // longest sleep between two steps, in seconds
-  double flushes = 0.03;      // fraction of steps that flush: unsent ticks wait for the next flush at most
-  // The acknowledged updates that servers may lose. kRepaired: workers resend them, and until then others
-  // miss more than I2 and I3 allow. kLost: workers no longer have them, so I4 does not hold either.
-  enum Losses { kNone, kRepaired, kLost } losses = kNone;
+  // Servers may lose acknowledged updates, which workers resend: until then others miss more than I2 and I3
+  // allow.
+  bool may_lose = false;
 
   // I3 for a row with this many ticks, also for ended steps.
-  static constexpr Clock kOld = kBirthGap - 1;
   int64_t most_unseen(Clock ticks) const { return MostUnseen(ticks, 1); }
   int64_t most_unseen_done(Clock ticks) const { return MostUnseen(ticks, 0); }
   TableSpec spec() const;

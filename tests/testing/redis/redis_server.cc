@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <sstream>
 #include <string>
 #include <system_error>
@@ -175,21 +174,13 @@ int64_t RedisServer::Info(const std::string& section, const std::string& field) 
 }
 
 bool RedisServer::Await(const std::string& section, const std::string& line) {
-  for (int tries = 0; tries < 30000; ++tries) {
-    if (Command({"INFO", section}).text.find(line) != std::string::npos) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return false;
+  return Eventually([&] { return Command({"INFO", section}).text.find(line) != std::string::npos; });
 }
 
 bool RedisServer::AwaitCopy(RedisServer* replica) {
   if (!replica->Await("replication", "master_link_status:up")) return false;
   const int64_t until = Info("replication", "master_repl_offset");
-  for (int tries = 0; tries < 30000; ++tries) {
-    if (replica->Info("replication", "slave_repl_offset") >= until) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return false;
+  return Eventually([&] { return replica->Info("replication", "slave_repl_offset") >= until; });
 }
 
 RedisReply RedisServer::Copy(const redisReply& reply) {

@@ -6,13 +6,25 @@
 #include <hiredis/hiredis.h>
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 namespace het::testing {
+
+// Waits at most five minutes until the condition holds.
+template <typename Condition>
+bool Eventually(Condition condition) {
+  for (int i = 0; i < 30000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
 
 // A reply of the server.
 struct RedisReply {

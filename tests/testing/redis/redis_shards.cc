@@ -6,18 +6,13 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <vector>
 
 namespace het::testing {
 namespace {
 
 template <typename Fn>
 void Await(Fn done) {
-  for (int tries = 0; tries < 15000; ++tries) {
-    if (done()) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  ADD_FAILURE() << "the cluster does not come up";
+  EXPECT_TRUE(Eventually(done)) << "the cluster does not come up";
 }
 
 }  // namespace

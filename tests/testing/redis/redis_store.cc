@@ -1,6 +1,5 @@
 #include "tests/testing/redis/redis_store.h"
 
-#include <map>
 #include <memory>
 #include <string>
 #include <unordered_set>

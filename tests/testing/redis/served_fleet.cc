@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
@@ -235,7 +234,7 @@ void ServedFleet::Read() {
   while (!rows_->stop) {
     const auto state = reader.state();
     uint64_t seen = 0;
-    const follow::LiveRead read = {0, {keys.data(), keys.size()}, values.data()};
+    const follow::LiveRead read = {0, keys, values.data()};
     const Status status = reader.Lookup({&read, 1}, &seen);
     if (!state.ok() || !status.ok()) return rows_->Error("a lookup: " + status.message());
     for (const Key key : keys) {

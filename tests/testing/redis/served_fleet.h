@@ -9,12 +9,9 @@
 #include <sys/types.h>
 
 #include <chrono>
-#include <functional>
 #include <map>
-#include <memory>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "tests/testing/redis/redis_shards.h"
 #include "tests/testing/redis/served_rows.h"
@@ -72,7 +69,7 @@ class ServedFleet {
   const ServerAddress address_;
   const uint64_t seed_;
   TempFolder folder_;
-  SharedServedRows rows_;
+  Shared<ServedRows> rows_;
   std::map<std::string, pid_t> pids_;
 };
 

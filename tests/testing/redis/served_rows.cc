@@ -1,6 +1,5 @@
 #include "tests/testing/redis/served_rows.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -58,13 +57,11 @@ uint64_t ServedRows::Check(het::Key key, const float* value, size_t dim, uint64_
   return 0;
 }
 
-SharedServedRows NewServedRows() {
-  void* memory = mmap(nullptr, sizeof(ServedRows), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) std::abort();
-  auto* made = new (memory) ServedRows();
+Shared<ServedRows> NewServedRows() {
+  auto made = NewShared<ServedRows>();
   for (RowHistory& row : made->rows) row.Ack(row.Begin(0));  // no row yet
   made->versions[0].ready = true;
-  return SharedServedRows(made);
+  return made;
 }
 
 }  // namespace het::testing

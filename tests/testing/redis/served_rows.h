@@ -8,15 +8,12 @@
 // by `seen`: then the claim would be false.
 #pragma once
 
-#include <sys/mman.h>
-
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <string>
-#include <vector>
 
 #include "het_tf/core/base/hash.h"
+#include "tests/testing/redis/shared_memory.h"
 
 namespace het::testing {
 
@@ -69,11 +66,6 @@ struct ServedRows {
   uint64_t Check(het::Key key, const float* value, size_t dim, uint64_t seen, uint64_t version);
 };
 
-struct ServedRowsUnmap {
-  void operator()(ServedRows* rows) const { munmap(rows, sizeof(ServedRows)); }
-};
-using SharedServedRows = std::unique_ptr<ServedRows, ServedRowsUnmap>;
-
-SharedServedRows NewServedRows();
+Shared<ServedRows> NewServedRows();
 
 }  // namespace het::testing

@@ -182,14 +182,5 @@ TEST(Redirects, MovedAndAsk) {
   }
 }
 
-TEST(Redirects, ErrorsThatPass) {
-  EXPECT_TRUE(PassesByItself("LOADING Redis is loading the dataset in memory"));
-  EXPECT_TRUE(PassesByItself("CLUSTERDOWN The cluster is down"));
-  EXPECT_TRUE(PassesByItself("TRYAGAIN Multiple keys request during rehashing of slot"));
-  EXPECT_FALSE(PassesByItself("HETNOPART no partition at k"));
-  EXPECT_FALSE(PassesByItself("ERR unknown command"));
-  EXPECT_TRUE(MayHaveMoved("READONLY You can't write against a read only replica."));
-}
-
 }  // namespace
 }  // namespace het

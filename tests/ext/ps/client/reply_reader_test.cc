@@ -73,16 +73,6 @@ TEST(ReplyReader, AnyPiecesGiveTheSameReplies) {
   }
 }
 
-TEST(ReplyReader, LongStrings) {
-  const std::string body(3000000, 'x');
-  const std::string bytes = "$3000000\r\n" + body + "\r\n:1\r\n";
-  for (size_t piece : {size_t{1000}, size_t{262144}, bytes.size()}) {
-    for (Way way : {kCopied, kDirect}) {
-      EXPECT_EQ(Read(bytes, piece, piece, way), std::vector<std::string>({"'" + body + "'", "1"}));
-    }
-  }
-}
-
 TEST(ReplyReader, RoomIsTheRestOfAStringAlone) {
   ReplyReader reader;
   std::vector<RedisReply> replies;

@@ -52,6 +52,14 @@ class TransportTest : public ::testing::Test {
     for (Key key : keys) ++expected_[key];
     return Status();
   }
+  // Sends whoever asks for this partition to another server; other commands are answered correctly.
+  FakeServer::Script Redirecting(const std::string& word, uint32_t partition, const FakeServer& to) const {
+    const std::string answer =
+        "-" + word + " " + std::to_string(SlotOf(keys_[partition])) + " " + to.endpoint();
+    return [key = keys_[partition], answer](const FakeServer::Command& command) {
+      return command.frame() && command.words[1] == key ? answer : "";
+    };
+  }
   // Trains rows 1 to 8.
   void TrainEight(int times = 1) {
     for (int i = 0; i < times; ++i) {

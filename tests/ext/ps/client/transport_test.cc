@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "het_tf/core/base/steady_seconds.h"
+#include "het_tf/ext/ps/client/redis_store.h"
 #include "tests/ext/ps/client/transport_fixture.h"
 
 namespace het::testing {
@@ -93,25 +94,6 @@ TEST_F(TransportTest, RefusalsInMidPipeline) {
   }
 }
 
-TEST_F(TransportTest, LastingRefusalIsExplained) {
-  FakeServer server(&service_);
-  ClientConfig config;
-  config.deadline = 2;
-  Connect(server, config, 0);
-  TrainEight();
-  server.SetScript([](const FakeServer::Command& command) {
-    return command.words[0] == "HET.STEP" ? "-MISCONF cannot save" : "";
-  });
-  const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
-  EXPECT_EQ(status.code(), Code::kDeadlineExceeded);
-  EXPECT_THAT(status.message(),
-              HasSubstr("partitions 0, 1, 2: " + server.endpoint() + ": MISCONF cannot save, since"));
-  EXPECT_THAT(status.message(), HasSubstr("are kept and will be sent. Check the servers"));
-  for (Key key = 1; key <= 8; ++key) ++expected_[key];  // the step was made
-  server.SetScript(nullptr);
-  ExpectExact();
-}
-
 TEST_F(TransportTest, AServerThatSaysNothingIsNamed) {
   FakeServer server(&service_);
   ClientConfig config;
@@ -125,34 +107,34 @@ TEST_F(TransportTest, AServerThatSaysNothingIsNamed) {
 }
 
 // A slot in the middle of its move: the old owner answers ASK, and the new one serves only frames behind
-// ASKING. Defect: ASK is taken for MOVED, and the client bounces between them until the move ends.
+// ASKING. Defect: ASK is taken for MOVED, and the client bounces between them until the move ends, or is
+// given up.
 TEST_F(TransportTest, AskIsNotMoved) {
-  FakeServer source(&service_);
-  FakeServer target(&service_);
-  source.cluster = true;
-  const std::string moving = keys_[1];
-  const std::string slot = std::to_string(SlotOf(moving));
-  ClientConfig config;
-  config.deadline = 5;
-  Connect(source, config, 0);
-  TrainEight();
-
-  source.SetGone({1});
-  source.SetScript([&](const FakeServer::Command& command) {
-    return command.frame() && command.words[1] == moving ? "-ASK " + slot + " " + target.endpoint() : "";
-  });
-  target.SetScript([&](const FakeServer::Command& command) {
-    return command.frame() && !command.asking ? "-MOVED " + slot + " " + source.endpoint() : "";
-  });
-  TrainEight(5);
-  EXPECT_GT(target.frames.load(), 0);
-  // The move ends: the target needs no ASKING, and the source answers MOVED.
-  source.SetScript([&](const FakeServer::Command& command) {
-    return command.frame() && command.words[1] == moving ? "-MOVED " + slot + " " + target.endpoint() : "";
-  });
-  target.SetScript(nullptr);
-  TrainEight(5);
-  ExpectExact();
+  for (const bool ends : {true, false}) {
+    FakeServer source(&service_), target(&service_);
+    source.cluster = true;
+    ClientConfig config;
+    config.deadline = 5;
+    Connect(source, config, 0);
+    TrainEight();
+    source.SetGone({1});
+    source.SetScript(Redirecting("ASK", 1, target));
+    const FakeServer::Script back = Redirecting("MOVED", 1, source);
+    target.SetScript([&](const FakeServer::Command& command) { return command.asking ? "" : back(command); });
+    TrainEight(5);
+    EXPECT_GT(target.frames.load(), 0);
+    if (ends) {  // the target needs no ASKING, and the source answers MOVED
+      source.SetScript(Redirecting("MOVED", 1, target));
+      target.SetScript(nullptr);
+    } else {  // the target no longer knows the slot
+      source.SetGone({});
+      source.SetScript(nullptr);
+      target.SetScript(back);
+    }
+    TrainEight(5);
+    ExpectExact();
+    client_.reset();
+  }
 }
 
 // A server that was removed from its cluster knows no owner of a slot. Defect: the client asks until the
@@ -165,10 +147,7 @@ TEST_F(TransportTest, RemovedServerIsNotAskedAgain) {
   config.deadline = 5;
   Connect(left, config, 0);
   // One partition's move shows the successor.
-  const std::string slot = std::to_string(SlotOf(keys_[1]));
-  left.SetScript([&](const FakeServer::Command& command) {
-    return command.frame() && command.words[1] == keys_[1] ? "-MOVED " + slot + " " + heir.endpoint() : "";
-  });
+  left.SetScript(Redirecting("MOVED", 1, heir));
   left.SetGone({1});
   TrainEight();
   left.SetScript([](const FakeServer::Command& command) {
@@ -188,12 +167,9 @@ TEST_F(TransportTest, APartitionThatIsNotThere) {
   FakeServer source(&service_);
   FakeServer target(&service_);
   source.cluster = true;
-  const std::string slot = std::to_string(SlotOf(keys_[1]));
   Connect(source, ClientConfig(), 0);
   source.SetGone({1});
-  source.SetScript([&](const FakeServer::Command& command) {
-    return command.frame() && command.words[1] == keys_[1] ? "-ASK " + slot + " " + target.endpoint() : "";
-  });
+  source.SetScript(Redirecting("ASK", 1, target));
   std::atomic<int> asked{0};
   target.SetScript([&](const FakeServer::Command& command) {
     return command.frame() && ++asked <= 3 ? "-HETNOPART no partition at k" : "";
@@ -207,6 +183,7 @@ TEST_F(TransportTest, APartitionThatIsNotThere) {
   const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
   EXPECT_EQ(status.code(), Code::kFailedPrecondition);
   EXPECT_THAT(status.message(), HasSubstr("HETNOPART no partition at k (the server has lost the tables"));
+  EXPECT_THAT(status.message(), HasSubstr("call het_tf.reset() and build the model again"));
 }
 
 // Most steps to partitions of one server are one frame. One moves: its part is sent separately.
@@ -222,13 +199,8 @@ TEST_F(TransportTest, APartitionLeavesInTheMiddleOfFrames) {
       const int before = source.many_parts.load();
       TrainEight();
       EXPECT_EQ(source.many_parts.load() - before, 1) << "all pushes";
-      const std::string slot = std::to_string(SlotOf(keys_[moving]));
       source.SetGone({moving});
-      source.SetScript([&](const FakeServer::Command& command) {
-        const char* word = asks ? "-ASK " : "-MOVED ";
-        return command.frame() && command.words[1] == keys_[moving] ? word + slot + " " + target.endpoint()
-                                                                    : "";
-      });
+      source.SetScript(Redirecting(asks ? "ASK" : "MOVED", moving, target));
       const int elsewhere = source.elsewhere.load();
       const int at_target = target.frames.load();
       TrainEight(4);
@@ -253,28 +225,6 @@ TEST_F(TransportTest, NeighbourKeysAreMissingAtServer) {
   ExpectExact();
 }
 
-// An aborted move: the target no longer knows the slot.
-TEST_F(TransportTest, AMoveThatIsGivenUp) {
-  FakeServer source(&service_);
-  FakeServer target(&service_);
-  source.cluster = true;
-  const std::string slot = std::to_string(SlotOf(keys_[1]));
-  Connect(source, ClientConfig(), 0);
-  source.SetGone({1});
-  source.SetScript([&](const FakeServer::Command& command) {
-    return command.frame() && command.words[1] == keys_[1] ? "-ASK " + slot + " " + target.endpoint() : "";
-  });
-  TrainEight();
-  EXPECT_GT(target.frames.load(), 0);
-  source.SetGone({});
-  source.SetScript(nullptr);
-  target.SetScript([&](const FakeServer::Command& command) {
-    return command.frame() ? "-MOVED " + slot + " " + source.endpoint() : "";
-  });
-  TrainEight(3);
-  ExpectExact();
-}
-
 // A flush longer than the time-out, in which bytes move all the time.
 TEST_F(TransportTest, ASlowLinkIsNoTimeOut) {
   FakeServer server(&service_);
@@ -294,6 +244,52 @@ TEST_F(TransportTest, ASlowLinkIsNoTimeOut) {
   EXPECT_EQ(Resends(), 0u);
   EXPECT_EQ(server.connections.load(), 2) << "one for the map, one for frames";
   ExpectExact();
+}
+
+// A table is dropped at all partitions of a server at once, even if another worker has dropped some.
+TEST_F(TransportTest, ATableIsDroppedEverywhereAtOnce) {
+  constexpr size_t kMany = 64;
+  FakeServer server(&service_);
+  std::vector<std::string> dropped;
+  server.SetScript([&](const FakeServer::Command& command) -> std::string {
+    if (command.words[0] == "HSETNX") return ":0";
+    if (command.words[0] == "HET.STAT") return "*0";
+    if (command.words[0] == "HGET" && command.words[2] == "made")
+      return "$1\r\n" + std::to_string(Layout::kRule);
+    if (command.words[0] == "HGET") return "$2\r\n" + std::to_string(kMany);
+    if (command.words[0] != "HET.TABLE") return "";
+    if (command.words[2] == "DROP") dropped.push_back(command.words[1]);
+    return command.words[2] == "DROP" && dropped.size() % 5 == 0 ? "-HETERR no table 't' at p; ..." : "+OK";
+  });
+  auto store = RedisStore::Open(server.address(), "", 5, nullptr);
+  ASSERT_TRUE(store.ok()) << store.status().message();
+  const int reads = server.reads.load();
+  const Status status = store.value()->DropTable(*schema_);
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_LT(server.reads.load() - reads, static_cast<int>(kMany) / 4) << "they were pipelined";
+  EXPECT_EQ(dropped, store.value()->keys()) << "each once";
+}
+
+// Replies without a request must not be taken for later ones.
+TEST_F(TransportTest, MoreAnswersThanQuestions) {
+  FakeServer server(&service_);
+  RedisCluster cluster(server.address());
+  ASSERT_TRUE(cluster.Refresh(5).ok());
+  std::atomic<int> asked{0};
+  server.SetScript([&](const FakeServer::Command& command) -> std::string {
+    if (command.words[0] != "HET.STAT") return "";
+    std::string answer = ":1";
+    if (++asked <= 2) {
+      for (int i = 0; i < 1000; ++i) answer += "\r\n:2";
+    }
+    return answer;
+  });
+  std::vector<RedisCluster::Command> commands;
+  for (const std::string& key : keys_) commands.push_back({key, {"HET.STAT", key}});
+  std::vector<RedisReply> replies;
+  ASSERT_TRUE(cluster.AskAll(commands, 5, &replies).ok());
+  ASSERT_EQ(replies.size(), keys_.size());
+  for (const RedisReply& reply : replies) EXPECT_EQ(reply.integer, 1);
 }
 
 }  // namespace

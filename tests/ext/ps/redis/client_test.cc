@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -12,7 +11,6 @@
 #include "het_tf/core/wire/layout.h"
 #include "het_tf/ext/ps/client/redis_changes.h"
 #include "het_tf/ext/ps/client/redis_store.h"
-#include "tests/testing/keep_and_apply.h"
 #include "tests/testing/redis/redis_server.h"
 #include "tests/testing/redis/remote_worker.h"
 #include "tests/testing/table_specs.h"
@@ -132,20 +130,6 @@ TEST_F(FailoverTest, KeptPushesAreForgottenInTheBackground) {
   EXPECT_TRUE(worker.notices.With("").empty()) << worker.notices.With("")[0];
 }
 
-// The replica counts as connected but does not answer: steps go on, and their pushes are kept.
-TEST_F(FailoverTest, HangingReplicaDoesNotBlockTraining) {
-  Start();
-  ClientConfig config;
-  config.durability = Durability::kReplicated;
-  RemoteWorker worker("unix://" + link(), config);
-  ASSERT_TRUE(worker.ok());
-  kill(replica_->pid(), SIGSTOP);
-  for (int i = 0; i < 50; ++i) worker.Train({1, 2, 3});
-  EXPECT_EQ(worker.Value(1), 50);
-  kill(replica_->pid(), SIGCONT);
-  EXPECT_TRUE(master_->AwaitCopy(replica_.get()));
-}
-
 TEST_F(FailoverTest, AServerWithoutReplicasSaysSo) {
   RedisServer alone;
   ClientConfig config;
@@ -193,21 +177,6 @@ TEST_F(RedisClientTest, NamespaceOfAnotherLayoutIsRefused) {
     EXPECT_THAT(refused.message(), HasSubstr("by rule 1, this one by " + std::to_string(Layout::kRule)));
     EXPECT_THAT(refused.message(), HasSubstr("delete 'het:n' and all of 'het:n:*'"));
   }
-}
-
-// A lost table must not be waited for.
-TEST_F(RedisClientTest, FlushedServerIsNoticedAtOnce) {
-  RedisServer server;
-  RemoteWorker worker(server.address(), ClientConfig());
-  ASSERT_TRUE(worker.ok());
-  worker.Train({1, 2, 3});
-  ASSERT_TRUE(server.Command({"FLUSHALL"}).ok());
-  const Status status = worker.Step({1, 2, 3});
-  EXPECT_EQ(status.code(), Code::kFailedPrecondition) << status.message();
-  EXPECT_THAT(status.message(), HasSubstr("HETNOPART no partition at het:"));
-  EXPECT_THAT(status.message(),
-              HasSubstr("the server has lost the tables: it restarted without persistence"));
-  EXPECT_THAT(status.message(), HasSubstr("call het_tf.reset() and build the model again"));
 }
 
 // A load without rows discards no update.
@@ -282,54 +251,33 @@ TEST_F(RedisClientTest, ManyThreadsAndTheBackground) {
 
 // --- rounding
 
-// A worker that sends row 1 in 4 bits after each step.
-class RoundingWorker {
- public:
-  static constexpr size_t kDim = 64;
-
-  explicit RoundingWorker(const std::string& address)
-      : engine_(OpenRemoteEngine(ParseServerAddress(address).value(), "", 1).value()) {
-    TableOptions options;
-    options.cache = CacheConfig();
-    options.cache->capacity = 0;
-    options.cache->push_bound = 0;
-    options.cache->wire = RowFormat::kInt4;
-    EXPECT_TRUE(engine_->tables().Create(NewSpec("t", kDim, "sgd", {"zeros", 0, 0}), options).ok());
-    table_ = engine_->tables().Find("t").value();
-  }
-  std::vector<float> Read(uint64_t* token = nullptr) {
-    std::vector<float> row(kDim);
-    float* const out = row.data();
-    const Status status = engine_->steps().Lookup(batch_, {&out, 1}, token);
-    EXPECT_TRUE(status.ok()) << status.message();
-    return row;
-  }
-  // A step whose update is about half way between two integers.
-  void Train() {
-    uint64_t token = 0;
-    Read(&token);
-    std::vector<float> gradients(kDim, -0.4f);
-    gradients[0] = -4;
-    const Status status = KeepAndApply(&engine_->steps(), batch_, token, gradients);
-    EXPECT_TRUE(status.ok()) << status.message();
-  }
-
- private:
-  const int64_t id_ = 1;
-  const FeatureIds feature_{0, {&id_, 1}, std::nullopt};
-  std::shared_ptr<Engine> engine_;
-  TablePtr table_;
-  const BatchCall batch_{{&table_, 1}, {&feature_, 1}};
-};
-
 // Defect: all workers draw the same random numbers, and the errors of synchronous workers add up.
 TEST_F(RedisClientTest, WorkersInStepDoNotRoundAlike) {
   RedisServer server;
-  RoundingWorker first(server.address()), second(server.address());
-  first.Train();
-  const std::vector<float> one = first.Read();
-  second.Train();
-  std::vector<float> other = first.Read();
+  TableOptions options;
+  options.cache = CacheConfig();
+  options.cache->capacity = 0;
+  options.cache->push_bound = 0;
+  options.cache->wire = RowFormat::kInt4;
+  // Each sends rows in 4 bits after its step, whose updates are about half way between two integers.
+  const auto train = [&](Process* worker) {
+    Batch batch;
+    for (int64_t id = 0; id < 30; ++id) {
+      batch.ids.push_back(id);
+      batch.gradients.insert(batch.gradients.end(), {-4, -0.4f, -0.4f});
+    }
+    worker->Lookup(batch.ids);
+    worker->Apply(batch, 1);
+    return worker->Lookup(batch.ids);
+  };
+  std::vector<std::unique_ptr<Process>> workers;
+  for (int w = 0; w < 2; ++w) {
+    workers.push_back(std::make_unique<Process>(
+        OpenRemoteEngine(ParseServerAddress(server.address()).value(), "", 1).value(),
+        NewSpec("t", Process::kDim, "sgd", {"zeros", 0, 0}), options));
+  }
+  const std::vector<float> one = train(workers[0].get());
+  std::vector<float> other = train(workers[1].get());
   for (size_t i = 0; i < other.size(); ++i) other[i] -= one[i];
   EXPECT_EQ(one[0], 4);
   EXPECT_EQ(other[0], 4);
@@ -338,112 +286,41 @@ TEST_F(RedisClientTest, WorkersInStepDoNotRoundAlike) {
 
 // --- refusals
 
-// Commands that make a server refuse a step, and commands that end this.
-struct Refusal {
-  const char* name;
-  std::vector<RedisServer::Arguments> begin;
-  std::vector<RedisServer::Arguments> end;
-  const char* reason;
-};
-
-class Refusals : public RedisClientTest, public ::testing::WithParamInterface<Refusal> {};
-
-TEST_P(Refusals, NothingIsLostOrDoubled) {
-  const Refusal& refusal = GetParam();
-  const bool cluster = std::string(refusal.name) == "CLUSTERDOWN";
-  RedisServer::Arguments settings = {"--enable-protected-configs", "yes"};
-  if (cluster) {
-    settings = {"--port",
-                std::to_string(RedisServer::FreePort()),
-                "--bind",
-                "127.0.0.1",
-                "--cluster-enabled",
-                "yes",
-                "--cluster-port",
-                std::to_string(RedisServer::FreePort())};
-  }
-  RedisServer server(settings);
-  ASSERT_TRUE(server.up()) << server.Log();
-  if (cluster) {
-    ASSERT_TRUE(server.Command({"CLUSTER", "ADDSLOTSRANGE", "0", "16383"}).ok());
-    ASSERT_TRUE(Eventually([&] {
-      return server.Command({"CLUSTER", "INFO"}).text.find("cluster_state:ok") != std::string::npos;
-    }));
-  }
-  const std::string address = cluster ? "redis://127.0.0.1:" + settings[1] : server.address();
-  ClientConfig config;
-  config.deadline = 2;
-  RemoteWorker worker(address, config);
-  ASSERT_TRUE(worker.ok());
-  std::vector<int64_t> ids;
-  for (int64_t id = 0; id < 200; ++id) ids.push_back(id);
-  worker.Train(ids);
-
-  const std::string elsewhere = server.dir() + "/gone";
-  auto tell = [&](const std::vector<RedisServer::Arguments>& commands) {
-    for (RedisServer::Arguments words : commands) {
-      if (words[0] == "mkdir") {
-        std::filesystem::create_directory(elsewhere);
-        continue;
-      }
-      if (words[0] == "rmdir") {
-        std::filesystem::remove(elsewhere);
-        continue;
-      }
-      for (std::string& word : words) {
-        if (word == "ELSEWHERE") word = elsewhere;
-        if (word == "HOME") word = server.dir();
-      }
-      const RedisReply reply = server.Command(words);
-      ASSERT_FALSE(reply.error()) << words[0] << " " << words[1] << ": " << reply.text;
+// States of a server that refuses pushes, and what a step says. All errors: client/transport_test.cc.
+TEST_F(RedisClientTest, WhatIsRefusedIsNeitherLostNorDoubled) {
+  for (const auto& [setting, reason] :
+       {std::pair("maxmemory", "the store is out of memory"), {"min-replicas-to-write", "NOREPLICAS"}}) {
+    SCOPED_TRACE(setting);
+    RedisServer server;
+    ASSERT_TRUE(server.up()) << server.Log();
+    ClientConfig config;
+    config.deadline = 2;
+    RemoteWorker worker(server.address(), config);
+    ASSERT_TRUE(worker.ok());
+    std::vector<int64_t> ids, more;
+    for (int64_t id = 0; id < 200; ++id) ids.push_back(id);
+    for (int64_t id = 100; id < 300; ++id) more.push_back(id);
+    worker.Train(ids);
+    ASSERT_TRUE(server.Command({"CONFIG", "SET", setting, "1"}).ok());
+    // While it refuses, the step reports the reason and the server...
+    Status status;
+    for (int i = 0; i < 50 && status.ok(); ++i) status = worker.Step(more);
+    EXPECT_THAT(status.message(), HasSubstr(reason));
+    EXPECT_THAT(status.message(), HasSubstr("partitions "));
+    const bool made = status.message().find("a push waited") == 0;
+    if (made) {
+      EXPECT_THAT(status.message(), HasSubstr("are kept and will be sent. "));
     }
-  };
-  tell(refusal.begin);
-  if (std::string(refusal.name) == "MISCONF") {
-    ASSERT_TRUE(server.Await("persistence", "rdb_last_bgsave_status:err"));
+    ASSERT_TRUE(server.Command({"CONFIG", "SET", setting, "0"}).ok());
+    // ...and its updates arrive later, once.
+    ASSERT_TRUE(Eventually([&] { return worker.engine().caches().Flush().ok(); }));
+    worker.Train(more);
+    ASSERT_TRUE(worker.engine().caches().Flush().ok());
+    EXPECT_EQ(worker.Value(50), 1);
+    EXPECT_EQ(worker.Value(150), made ? 3 : 2);
+    EXPECT_EQ(worker.Value(250), made ? 2 : 1);
   }
-  std::vector<int64_t> more;
-  for (int64_t id = 100; id < 300; ++id) more.push_back(id);
-  // While it refuses, the step reports the reason and the server...
-  Status status;
-  for (int i = 0; i < 50 && status.ok(); ++i) status = worker.Step(more);
-  EXPECT_THAT(status.message(), HasSubstr(refusal.reason));
-  EXPECT_THAT(status.message(), HasSubstr("partitions "));
-  const bool made = status.message().find("a push waited") == 0;
-  tell(refusal.end);
-  // ...and its updates arrive later, once.
-  ASSERT_TRUE(Eventually([&] { return worker.engine().caches().Flush().ok(); }));
-  worker.Train(more);
-  ASSERT_TRUE(worker.engine().caches().Flush().ok());
-  EXPECT_EQ(worker.Value(50), 1);
-  EXPECT_EQ(worker.Value(150), made ? 3 : 2);
-  EXPECT_EQ(worker.Value(250), made ? 2 : 1);
 }
-
-INSTANTIATE_TEST_SUITE_P(States, Refusals,
-                         ::testing::Values(Refusal{"OOM",
-                                                   {{"CONFIG", "SET", "maxmemory", "1"}},
-                                                   {{"CONFIG", "SET", "maxmemory", "0"}},
-                                                   "the store is out of memory"},
-                                           Refusal{"MISCONF",
-                                                   {{"mkdir"},
-                                                    {"CONFIG", "SET", "dir", "ELSEWHERE"},
-                                                    {"rmdir"},
-                                                    {"CONFIG", "SET", "save", "3600 1"},
-                                                    {"CONFIG", "SET", "stop-writes-on-bgsave-error", "yes"},
-                                                    {"BGSAVE"}},
-                                                   {{"CONFIG", "SET", "dir", "HOME"},
-                                                    {"CONFIG", "SET", "stop-writes-on-bgsave-error", "no"}},
-                                                   "MISCONF"},
-                                           Refusal{"NOREPLICAS",
-                                                   {{"CONFIG", "SET", "min-replicas-to-write", "1"}},
-                                                   {{"CONFIG", "SET", "min-replicas-to-write", "0"}},
-                                                   "NOREPLICAS"},
-                                           Refusal{"CLUSTERDOWN",
-                                                   {{"CLUSTER", "DELSLOTS", "0"}},
-                                                   {{"CLUSTER", "ADDSLOTS", "0"}},
-                                                   "CLUSTERDOWN"}),
-                         [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace het::testing

@@ -1,6 +1,5 @@
 // Limits of tables at a real server: only the primary sweeps, and every copy follows; files of the previous
 // version; loads that no reader may see half of.
-#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -46,10 +45,7 @@ class RedisGrowthTest : public RedisTest {
   int64_t RowsOf() { return RowsOf(&server()); }
   // Waits for the timer.
   bool AwaitRows(int64_t rows) {
-    for (int tries = 0; tries < 30000 && RowsOf() != rows; ++tries) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return RowsOf() == rows;
+    return Eventually([&] { return RowsOf() == rows; });
   }
   static std::string DigestOf(RedisServer* at) {
     return at->Command({"DEBUG", "DIGEST-VALUE", "p"}).elements.at(0).text;
@@ -140,7 +136,7 @@ TEST_F(RedisGrowthTest, AssignedRowsHaveTheServersTime) {
   const std::vector<Key> keys = {1, 2};
   const std::vector<float> rows = {1, 2, 3, 4};
   Bytes chunk;
-  EncodeSet(*schema, Span<const Key>(keys.data(), keys.size()), rows.data(), &chunk);
+  EncodeSet(*schema, keys, rows.data(), &chunk);
   ASSERT_EQ(Command({"HET.LOAD", "p", ToText(chunk)}).integer, 2);
   RowBatch scanned(*schema, 4096);
   const std::string page =
@@ -195,15 +191,8 @@ TEST_F(RedisGrowthTest, MarkOfADeadLoaderExpires) {
   Start();
   const std::string read = Encoded(store().NewRequest(0));
   ASSERT_TRUE(Command({"HET.TABLE", "p", "BEGIN", "job-7", "1"}).ok());
-  bool answered = false;
-  for (int tries = 0; tries < 30000 && !answered; ++tries) {
-    answered = !Command({"HET.READ", "p", read}).StartsWith("LOADING ");
-    if (!answered) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  EXPECT_TRUE(answered);
-  for (int tries = 0; tries < 30000 && !store().Stat("loading").empty(); ++tries) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  EXPECT_TRUE(Eventually([&] { return !Command({"HET.READ", "p", read}).StartsWith("LOADING "); }));
+  EXPECT_TRUE(Eventually([&] { return store().Stat("loading").empty(); }));
   EXPECT_NE(server().Log().find("job-7 did not end its load of p in time"), std::string::npos)
       << server().Log();
   EXPECT_TRUE(Command({"HET.TABLE", "p", "COMMIT", "job-7"}).StartsWith("HETERR "));
@@ -229,18 +218,12 @@ TEST_F(RedisGrowthTest, BadSettingsAndLargeKeysAreLoggedOnce) {
   };
   const std::string large = "moving it to another shard blocks";
   const std::string too_large = "cannot be moved to another shard";
-  for (int tries = 0; tries < 30000 && logged(large) == 0; ++tries) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  EXPECT_TRUE(Eventually([&] { return logged(large) > 0; }));
   EXPECT_EQ(logged(too_large), 0u);
   Push(20000, 60000);
-  for (int tries = 0; tries < 30000 && logged(too_large) == 0; ++tries) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  EXPECT_TRUE(Eventually([&] { return logged(too_large) > 0; }));
   const int64_t sweeps = server().Info("het", "het_sweeps");
-  while (server().Info("het", "het_sweeps") < sweeps + 3) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  EXPECT_TRUE(Eventually([&] { return server().Info("het", "het_sweeps") >= sweeps + 3; }));
   EXPECT_EQ(logged(large), 1u);
   EXPECT_EQ(logged(too_large), 1u);
 }

@@ -61,7 +61,7 @@ TEST_F(RedisLimits, AnswersOfAFrame) {
   std::iota(keys.begin(), keys.end(), 0);
   const std::vector<float> rows(keys.size() * schema->dim(), 1);
   Bytes set;
-  EncodeSet(*schema, {keys.data(), keys.size()}, rows.data(), &set);
+  EncodeSet(*schema, keys, rows.data(), &set);
   std::vector<Request> parts(kParts);
   for (uint32_t p = 0; p < kParts; ++p) {
     ASSERT_TRUE(Command({"HET.TABLE", names[p], "CREATE", std::to_string(p), "4", "9"}).ok());
@@ -75,7 +75,7 @@ TEST_F(RedisLimits, AnswersOfAFrame) {
     t.fetch_keys.assign(keys.begin(), keys.end());
   }
   Bytes frame;
-  EncodeParts({parts.data(), parts.size()}, &frame);
+  EncodeParts(parts, &frame);
   const RedisReply answer = Command({"HET.READ", names[0], ToText(frame)});
   EXPECT_LT(answer.text.size(), size_t{64} << 20);
   ReplyParts replies;

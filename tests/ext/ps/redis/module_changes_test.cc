@@ -1,5 +1,4 @@
 // HET.CHANGES at a real server: what only a server has. What the pages hold: store/changes_test.cc.
-#include <set>
 
 #include "het_tf/core/store/changes.h"
 #include "tests/testing/redis/redis_store.h"
@@ -50,7 +49,7 @@ class RedisChangesTest : public RedisTest {
     }
     ASSERT_EQ(keys.size(), count);
     Bytes chunk;
-    EncodeRemove(*TableSchema::Create(MakeSpec("a", 3)).value(), {keys.data(), keys.size()}, &chunk);
+    EncodeRemove(*TableSchema::Create(MakeSpec("a", 3)).value(), keys, &chunk);
     EXPECT_FALSE(Command({"HET.LOAD", "p", ToText(chunk)}).error());
   }
 };

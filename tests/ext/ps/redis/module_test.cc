@@ -93,37 +93,6 @@ TEST_F(RedisModuleTest, AnswersAsAPartitionDoes) {
   EXPECT_EQ(store().ServerRows("p", "1"), store().ModelRows());
 }
 
-TEST_F(RedisModuleTest, BadBytesChangeNothing) {
-  Start();
-  store().Push(5);
-  const std::string before = store().Digest();
-  const std::string good = Encoded(store().NewRequest(6));
-  Random random(3);
-  uint64_t bad = 0;
-  auto send = [&](const std::string& command, const std::string& bytes) {
-    const RedisReply reply = Command({command, "p", bytes});
-    if (reply.error()) {
-      EXPECT_TRUE(reply.StartsWith("HETERR ")) << reply.text;
-      return;
-    }
-    bad += Decoded(reply).status == FrameStatus::kBadFrame;
-  };
-  for (size_t size = 0; size < good.size(); ++size) {
-    send("HET.STEP", good.substr(0, size));
-    send("HET.READ", good.substr(0, size));
-    send("HET.LOAD", good.substr(0, size));
-  }
-  for (uint64_t i = 0; i < Scaled(500); ++i) {
-    std::string bytes(random.Below(300), '\0');
-    for (char& c : bytes) c = static_cast<char>(random.Next());
-    if (bytes.size() > 8 && random.Chance(0.5)) bytes.replace(0, 8, good, 0, 8);
-    for (const char* command : {"HET.STEP", "HET.READ", "HET.LOAD"}) send(command, bytes);
-  }
-  EXPECT_GT(bad, good.size());
-  EXPECT_EQ(store().Digest(), before);
-  store().ExpectEqual();
-}
-
 TEST_F(RedisModuleTest, NoPartitionAndOtherTypes) {
   Start();
   Command({"SET", "text", "1"});

@@ -39,7 +39,7 @@ class RedisParts : public RedisTest {
       t.push_updates.assign(t.update_floats, 1.f);
     }
     Bytes bytes;
-    EncodeParts({all.data(), all.size()}, &bytes);
+    EncodeParts(all, &bytes);
     return ToText(bytes);
   }
   std::vector<Reply> Ask(const std::string& command, const std::string& key, const std::string& frame) {
@@ -178,7 +178,7 @@ TEST_F(RedisParts, PartitionNumbersOutOfRange) {
   }
   all[1].partition.index = 7;
   Bytes bytes;
-  EncodeParts({all.data(), all.size()}, &bytes);
+  EncodeParts(all, &bytes);
   const auto replies = Ask("HET.READ", keys_[0], ToText(bytes));
   ASSERT_EQ(replies.size(), 2u);
   EXPECT_EQ(replies[0].status, FrameStatus::kOk) << replies[0].message;
@@ -201,31 +201,6 @@ class RedisSubscribers : public RedisParts {
     return q;
   }
 };
-
-TEST_F(RedisSubscribers, MovedRowsAreReported) {
-  Begin();
-  Request q = Question(3, 10);
-  const auto ask = [&] {
-    ++q.request_id;
-    Bytes bytes;
-    Encode(q, &bytes);
-    const Reply reply = Ask("HET.READ", keys_[0], ToText(bytes)).at(0);
-    EXPECT_EQ(reply.status, FrameStatus::kOk) << reply.message;
-    q.notified_ack = reply.notified;
-    q.tables[0].fetch_keys.clear();
-    const TableReply* const said = reply.Of(schema_->id());
-    return said == nullptr ? Vector<Key>() : said->notified_keys;
-  };
-  ask();
-  for (uint64_t seq = 1; seq <= 2; ++seq) {
-    EXPECT_EQ(ask(), Vector<Key>());
-    Ask("HET.STEP", keys_[0], Frame(seq));  // ticks key 5, by another client
-  }
-  EXPECT_EQ(ask(), Vector<Key>({5}));
-  EXPECT_EQ(ask(), Vector<Key>());
-  EXPECT_EQ(server().Info("het", "het_subscribed_rows"), 9);
-  EXPECT_EQ(server().Info("het", "het_notified_rows"), 1);
-}
 
 // A server without memory forgets its clients' subscriptions first.
 TEST_F(RedisSubscribers, NeedMemory) {

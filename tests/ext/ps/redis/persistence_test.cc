@@ -1,6 +1,5 @@
 // A partition outlives its process, through dump files, append-only files and replicas: with the same rows,
 // clocks, tables and last_seq, and a new incarnation.
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -58,8 +57,10 @@ TEST_F(RedisPersistenceTest, SaveAndRestart) {
   });
 }
 
+// As MIGRATE does.
 TEST_F(RedisPersistenceTest, DumpAndRestore) {
   Start();
+  Enlarge();
   ExpectToComeBack([&] {
     const std::string dump = Command({"DUMP", "p"}).text;
     ASSERT_EQ(Command({"UNLINK", "p"}).integer, 1);
@@ -158,7 +159,7 @@ TEST_F(RedisPersistenceTest, TheEpochOfLoadedRowsTravels) {
   const std::vector<het::Key> keys = {3};
   const std::vector<float> rows(schema.row_floats(), 1);
   Bytes set;
-  EncodeSet(schema, {keys.data(), keys.size()}, rows.data(), &set);
+  EncodeSet(schema, keys, rows.data(), &set);
   EXPECT_EQ(Command({"HET.LOAD", "p", std::string(set.begin(), set.end())}).integer, 1);
   EXPECT_EQ(Epochs(&server()), before);
   const std::string chunk =
@@ -205,22 +206,6 @@ TEST_P(RedisRewriteTest, RewriteTheLogAndRestart) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Preamble, RedisRewriteTest, ::testing::Values("yes", "no"));
-
-TEST_F(RedisPersistenceTest, Migrate) {
-  Start();
-  Enlarge();
-  store().Push(5);
-  const std::string port = std::to_string(RedisServer::FreePort());
-  RedisServer target({"--port", port, "--bind", "127.0.0.1"});
-  ASSERT_TRUE(target.up()) << target.Log();
-  const std::string digest = store().Digest();
-  const std::string incarnation = store().Stat("incarnation");
-  ASSERT_TRUE(Command({"MIGRATE", "127.0.0.1", port, "p", "0", "60000"}).ok());
-  store().ExpectEqual(&target);
-  EXPECT_EQ(target.Command({"DEBUG", "DIGEST-VALUE", "p"}).elements.at(0).text, digest);
-  EXPECT_NE(RedisStore::StatOf(&target, "incarnation"), incarnation);
-  EXPECT_TRUE(Command({"HET.STEP", "p", Encoded(store().NewRequest(6))}).StartsWith("HETNOPART "));
-}
 
 TEST_F(RedisPersistenceTest, AReplicaThatCannotFollowSaysSo) {
   const std::string port = std::to_string(RedisServer::FreePort());

@@ -13,19 +13,6 @@ namespace {
 
 using RedisPlanTest = NeedsRedis<>;
 
-// Stats processes no answers, so the thread did.
-TEST_F(RedisPlanTest, RowsArriveBeforeTheirLookup) {
-  RedisServer server;
-  RemoteWorker worker(server.address(), ClientConfig(), 3);
-  ASSERT_TRUE(worker.ok());
-  worker.Plan({1, 2, 3, 3});
-  EXPECT_TRUE(Eventually([&] { return worker.Counter("miss_pull") == 3; }));
-  worker.Train({1, 2, 3, 3});
-  EXPECT_EQ(worker.Counter("reads"), 3u);
-  EXPECT_EQ(worker.Counter("miss_pull"), 3u);
-  EXPECT_EQ(worker.Value(3), 2);
-}
-
 // The next lookup begins after the previous one has ended, without a thread of the caller.
 TEST_F(RedisPlanTest, OneLookupBeginsAfterTheOther) {
   RedisServer server;
