@@ -46,26 +46,17 @@ std::unique_ptr<Partition> MakePartition() {
   Bytes frame;
   Encode(q, &frame);
   Bytes reply;
-  if (!testing::HandleFrame(partition.get(), {frame.data(), frame.size()}, &reply).applied)
-    Fail("a good push was refused");
+  if (!testing::HandleFrame(partition.get(), frame, &reply).applied) Fail("a good push was refused");
   return partition;
 }
 
-Bytes For(Reader reader, const Bytes &bytes) {
-  Bytes input = {reader};
-  input.insert(input.end(), bytes.begin(), bytes.end());
-  return input;
-}
+Bytes For(Reader reader, const Bytes &bytes) { return Joined({{reader}, bytes}); }
 
 // Chunks one after the other, each behind its size in two bytes.
 Bytes Sequence(const std::vector<Bytes> &chunks) {
-  Bytes all = {kChunkReader};
-  for (const Bytes &chunk : chunks) {
-    all.push_back(static_cast<uint8_t>(chunk.size()));
-    all.push_back(static_cast<uint8_t>(chunk.size() >> 8));
-    all.insert(all.end(), chunk.begin(), chunk.end());
-  }
-  return all;
+  std::vector<Bytes> all;
+  for (const Bytes &chunk : chunks) all.insert(all.end(), {SizeOf(chunk), chunk});
+  return For(kChunkReader, Joined(all));
 }
 
 void ReadSequence(Span<const uint8_t> bytes) {
@@ -91,10 +82,10 @@ std::vector<Bytes> Seeds() {
   const std::vector<float> rows(keys.size() * Schemas()[0]->row_floats(), 1.5f);
   const std::vector<ClientId> clients = {{1, 2}, {3, 4}};
   std::vector<Bytes> changes(4);
-  EncodeSet(*Schemas()[0], Span<const Key>(keys.data(), keys.size()), rows.data(), &changes[0]);
-  EncodeRemove(*Schemas()[0], Span<const Key>(keys.data(), keys.size()), &changes[1]);
-  EncodeForget(Span<const ClientId>(clients.data(), clients.size()), &changes[2]);
-  StampSet({changes[0].data(), changes[0].size()}, 77, &changes[3]);
+  EncodeSet(*Schemas()[0], keys, rows.data(), &changes[0]);
+  EncodeRemove(*Schemas()[0], keys, &changes[1]);
+  EncodeForget(clients, &changes[2]);
+  StampSet(changes[0], 77, &changes[3]);
   std::vector<Bytes> seeds = {Sequence(chunks), For(kDeserialize, BytesOf(*partition))};
   for (const auto *of : {&chunks, &changes}) {
     for (const Bytes &chunk : *of) seeds.push_back(For(kLoadChunk, chunk));
@@ -120,14 +111,8 @@ void Run(const uint8_t *data, size_t size) {
     case kLoadChunk: {
       static std::unique_ptr<Partition> partition = MakePartition();
       static Bytes before = BytesOf(*partition);
-      SetAllocLimit(AllocatedBytes() + allowance);
       bool loaded = false;
-      try {
-        loaded = LoadChunk(bytes, partition.get()).ok();
-      } catch (const std::bad_alloc &) {
-        Fail("loading a chunk takes too much memory");
-      }
-      SetAllocLimit(SIZE_MAX);
+      Within(allowance, "loading a chunk", [&] { loaded = LoadChunk(bytes, partition.get()).ok(); });
       if (!loaded && BytesOf(*partition) != before) Fail("a refused chunk changed the partition");
       Bytes changed;
       static_cast<void>(StampSet(bytes, 77, &changed));
@@ -147,25 +132,15 @@ void Run(const uint8_t *data, size_t size) {
     }
     case kDecodeChanges: {
       ChangedRows rows;
-      SetAllocLimit(AllocatedBytes() + allowance);
-      try {
-        static_cast<void>(DecodeChanges(bytes, &rows));
-      } catch (const std::bad_alloc &) {
-        Fail("decoding changes takes too much memory");
-      }
-      SetAllocLimit(SIZE_MAX);
+      Within(allowance, "decoding changes", [&] { static_cast<void>(DecodeChanges(bytes, &rows)); });
       return;
     }
     case kDeserialize: {
-      SetAllocLimit(AllocatedBytes() + allowance);
       std::unique_ptr<Partition> restored;
-      try {
+      Within(allowance, "restoring", [&] {
         auto partition = PartitionOf(bytes, 2);
         if (partition.ok()) restored = std::move(partition.value());
-      } catch (const std::bad_alloc &) {
-        Fail("restoring takes too much memory");
-      }
-      SetAllocLimit(SIZE_MAX);
+      });
       if (restored == nullptr) return;
       const Bytes again = BytesOf(*restored);
       if (!PartitionOf(again, 2).ok()) Fail("a restored partition cannot be saved");

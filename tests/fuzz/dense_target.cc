@@ -2,10 +2,8 @@
 // refused, and the tensors of an opened file lie in it.
 //
 // An input is the file.
-#include <fcntl.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <string>
 
 #include "het_tf/ext/serving/cc/follow/dense_file.h"
@@ -18,10 +16,8 @@ using follow::DenseFile;
 
 Bytes Input(const std::string& json, size_t data_bytes) {
   const uint64_t length = json.size();
-  Bytes input(sizeof length + json.size() + data_bytes, 1);
-  std::memcpy(input.data(), &length, sizeof length);
-  std::memcpy(input.data() + sizeof length, json.data(), json.size());
-  return input;
+  const auto* const size = reinterpret_cast<const uint8_t*>(&length);
+  return Joined({{size, size + sizeof length}, Text(json), Bytes(data_bytes, 1)});
 }
 
 uint64_t BytesOf(const std::string& dtype) {
@@ -60,12 +56,8 @@ std::vector<Bytes> Seeds() {
 }
 
 void Run(const uint8_t* data, size_t size) {
-  static const std::string path = "/tmp/het_dense_fuzz_" + std::to_string(getpid());
-  // A new file each time: what is mapped must not change.
-  unlink(path.c_str());
-  const int file = open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY, 0600);
-  if (write(file, data, size) != static_cast<ssize_t>(size)) Fail("no file");
-  close(file);
+  static const std::string path = PathOf("dense");
+  PutFile(path, Bytes(data, data + size));
   const auto opened = DenseFile::Open(path);
   unlink(path.c_str());
   if (!opened.ok()) {

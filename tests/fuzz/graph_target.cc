@@ -40,14 +40,14 @@ void SampleAll(const graph::GraphFile& file) {
   parents.push_back(static_cast<int64_t>(file.nodes() - 1));
   std::vector<graph::Hop> hops = {{{graph::kAnyType, 3}}};
   if (file.typed()) hops.push_back({{0, 1}, {static_cast<int32_t>(file.header().types - 1), 1}});
-  if (!graph::CheckHops(file, {hops.data(), hops.size()}).ok()) Fail("good hops are refused");
+  if (!graph::CheckHops(file, hops).ok()) Fail("good hops are refused");
   std::vector<int64_t> children(3 * parents.size());
   for (const graph::Hop& hop : hops) {
     const Span<const int64_t> all(parents.data(), parents.size());
     if (graph::SampleHop(file, {1, 2}, 0, hop, all, children.data()).ok()) continue;
   }
   for (bool uniform : {false, true}) {
-    graph::SampleNodes(file, {1, 2}, uniform, {children.data(), children.size()});
+    graph::SampleNodes(file, {1, 2}, uniform, children);
     for (int64_t node : children) {
       if (static_cast<uint64_t>(node) >= file.nodes()) Fail("a negative is no node");
     }
@@ -57,8 +57,8 @@ void SampleAll(const graph::GraphFile& file) {
 void RunGraph(const uint8_t* data, size_t size) {
   std::string bytes(reinterpret_cast<const char*>(data), size);
   het::testing::SealGraph(&bytes);
-  static const std::string path = "/tmp/het_graph_fuzz_" + std::to_string(getpid());
-  het::testing::PutFile(path, bytes);
+  static const std::string path = PathOf("graph");
+  PutFile(path, Bytes(bytes.begin(), bytes.end()));
   const auto file = graph::GraphFile::Open(path);
   if (file.ok()) SampleAll(*file.value());
   unlink(path.c_str());

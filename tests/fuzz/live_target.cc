@@ -5,8 +5,6 @@
 // An input is a byte, which file, and the file. What differs by run and machine (base, run, boot ID), the
 // length and the checksum are made right in the head before the file is opened, unless the byte says not to:
 // else nothing except them would be tried. So is the checksum of the first position.
-#include <fcntl.h>
-#include <unistd.h>
 
 #include <cstddef>
 #include <cstring>
@@ -50,20 +48,12 @@ class Folder {
   void Restore() const {
     std::filesystem::remove_all(live());
     std::filesystem::create_directory(live());
-    for (uint8_t part = 0; part < kParts; ++part) Write(PathOf(static_cast<Part>(part)), files_[part]);
-    Write(live() + "/" + TableFileName(1, kFirstFile + 1), second_);
-  }
-  static void Write(const std::string& path, const Bytes& bytes) {
-    unlink(path.c_str());
-    const int file = open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY, 0600);
-    if (write(file, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) Fail("no file");
-    close(file);
+    for (uint8_t part = 0; part < kParts; ++part) PutFile(PathOf(static_cast<Part>(part)), files_[part]);
+    PutFile(live() + "/" + TableFileName(1, kFirstFile + 1), second_);
   }
 
  private:
-  Folder()
-      : path_(std::filesystem::temp_directory_path().string() + "/het_live_fuzz_" +
-              std::to_string(getpid())) {
+  Folder() : path_(fuzz::PathOf("live")) {
     std::filesystem::remove_all(path_);
     std::filesystem::create_directory(path_);
     for (size_t table = 0; table < 2; ++table) {
@@ -84,15 +74,8 @@ class Folder {
         !writer.value()->Flip({1, "dense-1.safetensors", 1e9}).ok()) {
       Fail("no version");
     }
-    for (uint8_t part = 0; part < kParts; ++part) files_[part] = Read(PathOf(static_cast<Part>(part)));
-    second_ = Read(live() + "/" + TableFileName(1, kFirstFile + 1));
-  }
-  static Bytes Read(const std::string& path) {
-    Bytes bytes(std::filesystem::file_size(path));
-    const int file = open(path.c_str(), O_RDONLY);
-    if (read(file, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) Fail("no seed");
-    close(file);
-    return bytes;
+    for (uint8_t part = 0; part < kParts; ++part) files_[part] = ReadFile(PathOf(static_cast<Part>(part)));
+    second_ = ReadFile(live() + "/" + TableFileName(1, kFirstFile + 1));
   }
 
   const std::string path_;
@@ -137,7 +120,7 @@ void ReadAll(LiveReader* reader) {
   RequireServedOrDamaged(reader->CountRows(0).status());
   for (size_t table = 0; table < reader->tables(); ++table) {
     std::vector<float> out(ids.size() * reader->base(table).dim());
-    const LiveRead read{table, {ids.data(), ids.size()}, out.data()};
+    const LiveRead read{table, ids, out.data()};
     uint64_t seen = 0;
     RequireServedOrDamaged(reader->Lookup({&read, 1}, &seen));
   }
@@ -199,7 +182,7 @@ void Run(const uint8_t* data, size_t size) {
   const Folder& folder = Folder::Get();
   if ((data[0] & kAsItIs) == 0) MakeRight(part, folder.file(part), &bytes);
   folder.Restore();
-  Folder::Write(folder.PathOf(part), bytes);
+  PutFile(folder.PathOf(part), bytes);
   const auto reader = LiveReader::Open(folder.live(), folder.base());
   if (!reader.ok()) Fail("no reader of good serving files");
   ReadAll(reader.value().get());

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -30,17 +29,8 @@ Bytes Message(uint32_t kind, const std::string& label, const std::string& what, 
               const std::string& data) {
   const Header header{kind, static_cast<uint32_t>(label.size()), static_cast<uint32_t>(what.size()), 0,
                       bytes};
-  Bytes message(sizeof(header));
-  std::memcpy(message.data(), &header, sizeof(header));
-  for (const std::string* part : {&label, &what, &data})
-    message.insert(message.end(), part->begin(), part->end());
-  return message;
-}
-
-Bytes Joined(const std::vector<Bytes>& messages) {
-  Bytes all;
-  for (const Bytes& one : messages) all.insert(all.end(), one.begin(), one.end());
-  return all;
+  const auto* const head = reinterpret_cast<const uint8_t*>(&header);
+  return Joined({{head, head + sizeof(header)}, Text(label), Text(what), Text(data)});
 }
 
 // The data of the first message of the collective.

@@ -75,7 +75,7 @@ std::vector<Request> MakeParts(RowFormat format) {
 
 Bytes Encoded(const std::vector<Request> &parts) {
   Bytes bytes;
-  EncodeParts({parts.data(), parts.size()}, &bytes);
+  EncodeParts(parts, &bytes);
   return bytes;
 }
 Bytes Encoded(const Request &request) {
@@ -95,8 +95,7 @@ std::unique_ptr<Partition> MakePartition() {
   for (uint64_t seq = 1; seq <= kSeq; ++seq) {
     const Bytes frame = Encoded(MakeRequest(seq, seq - 1, 3, 6));
     Bytes reply;
-    if (!testing::HandleFrame(partition.get(), {frame.data(), frame.size()}, &reply).applied)
-      Fail("a good push was refused");
+    if (!testing::HandleFrame(partition.get(), frame, &reply).applied) Fail("a good push was refused");
   }
   return partition;
 }
@@ -129,7 +128,7 @@ void HandleParts(Span<const uint8_t> frame, Partition *partition) {
   });
   if (BytesOf(*replica) != BytesOf(*partition)) Fail("a replica differs");
   ReplyParts replies;
-  if (!replies.Open({bytes.data(), bytes.size()}).ok()) Fail("an answer that cannot be read");
+  if (!replies.Open(bytes).ok()) Fail("an answer that cannot be read");
   for (const PartRef &part : asked) {
     Reply reply;
     if (replies.done() || !replies.Next(&reply).ok()) Fail("a part that is not answered");
@@ -140,8 +139,7 @@ void HandleParts(Span<const uint8_t> frame, Partition *partition) {
   // Those of damaged frames, whose heads need not have parts.
   const Bytes again = Encoded(read);
   RequestParts twice;
-  if (!twice.Open({again.data(), again.size()}).ok() || twice.size() != read.size())
-    Fail("parts that were read cannot be written");
+  if (!twice.Open(again).ok() || twice.size() != read.size()) Fail("parts that were read cannot be written");
 }
 
 std::vector<Bytes> Seeds() {
@@ -170,20 +168,12 @@ void Run(const uint8_t *data, size_t size) {
   const Span<const uint8_t> frame(data, size);
 
   Request decoded;
-  SetAllocLimit(AllocatedBytes() + Allowance(size));
   bool good = false;
-  try {
-    good = Decode(frame, &decoded).ok();
-  } catch (const std::bad_alloc &) {
-    Fail("reading a request takes too much memory");
-  }
   RequestParts heads;
-  try {
+  Within(Allowance(size), "reading a request", [&] {
+    good = Decode(frame, &decoded).ok();
     static_cast<void>(heads.Open(frame));
-  } catch (const std::bad_alloc &) {
-    Fail("reading the heads of parts takes too much memory");
-  }
-  SetAllocLimit(SIZE_MAX);
+  });
   if (heads.size() > 1) {
     HandleParts(frame, partition.get());
     partition = MakePartition();
@@ -192,13 +182,13 @@ void Run(const uint8_t *data, size_t size) {
   if (good) {
     const Bytes again = Encoded(decoded);
     Request twice;
-    if (!Decode({again.data(), again.size()}, &twice).ok()) Fail("a request that was read cannot be written");
+    if (!Decode(again, &twice).ok()) Fail("a request that was read cannot be written");
   }
 
   Bytes bytes;
   const Handled handled = testing::HandleFrame(partition.get(), frame, &bytes, HandlingNow());
   Reply reply;
-  if (!Decode({bytes.data(), bytes.size()}, &reply).ok()) Fail("an answer that cannot be read");
+  if (!Decode(bytes, &reply).ok()) Fail("an answer that cannot be read");
   if (!good && reply.status != FrameStatus::kBadFrame) Fail("a frame that cannot be read was taken");
   if (!handled.applied) {
     if (BytesOf(*partition) != before) Fail("a frame that was not applied changed the partition");

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstring>
 #include <mutex>
 #include <string>
@@ -24,7 +23,7 @@ namespace {
 
 class Server {
  public:
-  Server() : path_("/tmp/het_resp_" + std::to_string(getpid()) + ".sock") {
+  Server() : path_(PathOf("resp")) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     std::strncpy(address.sun_path, path_.c_str(), sizeof(address.sun_path) - 1);
@@ -34,7 +33,7 @@ class Server {
         listen(listener_, 16) != 0)
       Fail("no socket");
     std::thread([this] { Serve(); }).detach();  // lives as long as the process
-    std::atexit([] { unlink(("/tmp/het_resp_" + std::to_string(getpid()) + ".sock").c_str()); });
+    std::atexit([] { unlink(PathOf("resp").c_str()); });
   }
 
   const std::string &path() const { return path_; }
@@ -98,8 +97,6 @@ std::string ReadPieces(Span<const uint8_t> input, size_t piece, bool direct) {
   }
   return all;
 }
-
-Bytes Text(const std::string &text) { return Bytes(text.begin(), text.end()); }
 
 std::vector<Bytes> Seeds() {
   return {Text("+OK\r\n"),

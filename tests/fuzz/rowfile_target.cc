@@ -13,10 +13,8 @@ namespace {
 
 Bytes Input(const std::string &json, uint64_t data_bytes) {
   const auto file_bytes = static_cast<uint32_t>(kLengthBytes + json.size() + data_bytes);
-  Bytes input(sizeof(file_bytes) + json.size());
-  std::memcpy(input.data(), &file_bytes, sizeof(file_bytes));
-  std::memcpy(input.data() + sizeof(file_bytes), json.data(), json.size());
-  return input;
+  const auto *const size = reinterpret_cast<const uint8_t *>(&file_bytes);
+  return Joined({{size, size + sizeof(file_bytes)}, Text(json)});
 }
 
 // What a reader takes for granted of tables that were accepted.

@@ -3,9 +3,6 @@
 //
 // The header's checksum, and the spec's, are made right before the file is
 // opened: else nothing but them would be tried.
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cstddef>
 #include <string>
 
@@ -20,10 +17,8 @@ namespace {
 
 using namespace het::serve;
 
-std::string Path(const char *name) { return "/tmp/het_serve_fuzz_" + std::to_string(getpid()) + name; }
-
 Bytes MakeFile(const Schema &schema, const WriteOptions &options, Key keys) {
-  const std::string path = Path("_seed");
+  const std::string path = PathOf("serve_seed");
   auto writer = ServeWriter::Create(path, schema, options);
   if (!writer.ok()) Fail("no seed");
   for (Key key = 0; key < keys; ++key) {
@@ -31,10 +26,7 @@ Bytes MakeFile(const Schema &schema, const WriteOptions &options, Key keys) {
     if (!writer.value()->Add({&key, 1}, row.data(), row.size()).ok()) Fail("no row");
   }
   if (!writer.value()->Finish().ok()) Fail("a good file cannot be written");
-  Bytes bytes(writer.value()->bytes());
-  const int file = open(path.c_str(), O_RDONLY);
-  if (read(file, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) Fail("no seed");
-  close(file);
+  const Bytes bytes = ReadFile(path);
   unlink(path.c_str());
   return bytes;
 }
@@ -76,12 +68,8 @@ std::vector<Bytes> Seeds() {
 void Run(const uint8_t *data, size_t size) {
   Bytes bytes(data, data + size);
   MakeChecksumsRight(&bytes);
-  static const std::string path = Path("");
-  // A new file each time: what is mapped must not change.
-  unlink(path.c_str());
-  const int file = open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY, 0600);
-  if (write(file, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) Fail("no file");
-  close(file);
+  static const std::string path = PathOf("serve");
+  PutFile(path, bytes);
   auto opened = serve::ServeFile::Open(path);
   if (opened.ok()) ReadAll(*opened.value());
   unlink(path.c_str());

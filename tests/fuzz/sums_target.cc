@@ -2,7 +2,6 @@
 // (core/plan/gradient_sums.h).
 //
 // An input: how many parts, the length of each in two bytes, and the parts.
-#include <string>
 
 #include "het_tf/core/plan/gradient_sums.h"
 #include "tests/fuzz/target.h"
@@ -41,13 +40,10 @@ GradientSums Gradients(Key first) {
 }
 
 Bytes Input(const std::vector<Bytes> &parts) {
-  Bytes input = {static_cast<uint8_t>(parts.size())};
-  for (const Bytes &part : parts) {
-    input.push_back(static_cast<uint8_t>(part.size()));
-    input.push_back(static_cast<uint8_t>(part.size() >> 8));
-  }
-  for (const Bytes &part : parts) input.insert(input.end(), part.begin(), part.end());
-  return input;
+  std::vector<Bytes> input = {{static_cast<uint8_t>(parts.size())}};
+  for (const Bytes &part : parts) input.push_back(SizeOf(part));
+  input.insert(input.end(), parts.begin(), parts.end());
+  return Joined(input);
 }
 
 // All that one worker sends, to one owner.
@@ -94,14 +90,8 @@ void Run(const uint8_t *data, size_t size) {
   const SumsLayout layout = Layout();
   const Span<const int32_t> of_workers(lengths.data(), lengths.size());
   MergedSums merged;
-  SetAllocLimit(AllocatedBytes() + Allowance(size));
   Status status;
-  try {
-    status = MergeSums(layout, bytes, of_workers, &merged);
-  } catch (const std::bad_alloc &) {
-    Fail("merging takes too much memory");
-  }
-  SetAllocLimit(SIZE_MAX);
+  Within(Allowance(size), "merging", [&] { status = MergeSums(layout, bytes, of_workers, &merged); });
   if (!Known(status.code())) Fail("an error of a kind that there is not");
   if (status.ok()) {
     Check(layout, merged, bytes.size());
