@@ -117,27 +117,6 @@ TEST_F(CapiStepsTest, OneStepUpdatesEachRowOnceBySumsOfGradients) {
   EXPECT_THAT(of_padded_, ElementsAre(1, 1, 0, 0));
 }
 
-// A mask that shifts rows by one place, or lets a masked id through, gives another row.
-TEST_F(CapiStepsTest, MasksLeaveIdsOut) {
-  const int64_t nan[] = {INT64_MIN};
-  const int64_t* const ids[] = {a_, nan, padded_};
-  const bool of_a[] = {false, true, true}, of_b[] = {false};
-  const bool* const masks[] = {of_a, of_b, nullptr};
-  uint64_t token = 0;
-  ASSERT_EQ(HetCallLookup(call_, ids, counts_, masks, rows_, &token), 0) << HetText();
-  EXPECT_THAT(of_a_, ElementsAre(0, 0, 1, 1, 1, 1));
-  EXPECT_THAT(of_b_, Each(0.0f));
-  EXPECT_THAT(of_padded_, ElementsAre(1, 1, 0, 0));
-
-  std::vector<float> tickets(2 * kTicket);
-  to_a_[2] = 5;
-  ASSERT_EQ(HetCallKeep(call_, ids, counts_, masks, gradients_, token, 0, tickets.data()), 0) << HetText();
-  const float rate = 1;
-  ASSERT_EQ(HetCallApply(update_, tickets.data(), &rate, 1), 0) << HetText();
-  ASSERT_EQ(Lookup(nullptr), 0);
-  EXPECT_THAT(of_a_, ElementsAre(-2, -3, -4, 1, -2, -3));  // 5: of its second place alone; 6: of its first
-}
-
 TEST_F(CapiStepsTest, LookupWithoutTokenRemembersNothing) {
   ASSERT_EQ(Lookup(nullptr), 0);
   std::vector<float> tickets(2 * kTicket, 3);

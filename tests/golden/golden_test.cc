@@ -28,7 +28,7 @@ Span<const uint8_t> View(const Text& bytes) {
 
 std::string Encoded(const std::vector<Request>& parts) {
   Bytes bytes;
-  EncodeParts({parts.data(), parts.size()}, &bytes);
+  EncodeParts(parts, &bytes);
   return Text(bytes);
 }
 

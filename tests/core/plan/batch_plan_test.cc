@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <set>
 #include <vector>
 
@@ -27,11 +26,11 @@ void Build(const std::vector<Feature>& features, uint32_t tables, const Partitio
            BatchPlan* plan) {
   std::vector<FeatureIds> ids;
   for (const Feature& f : features) {
-    ids.push_back({f.table, Span<const int64_t>(f.ids.data(), f.ids.size()), f.padding});
+    ids.push_back({f.table, f.ids, f.padding});
   }
   std::vector<uint64_t> table_ids;
   for (uint32_t t = 0; t < tables; ++t) table_ids.push_back(IdOf(t));
-  plan->Build({ids.data(), ids.size()}, {table_ids.data(), tables}, store, pool);
+  plan->Build(ids, {table_ids.data(), tables}, store, pool);
 }
 
 // Checks all promises of the header.
@@ -80,12 +79,6 @@ void CheckPlan(const std::vector<Feature>& features, uint32_t tables, const Part
   }
 }
 
-size_t Uniques(const BatchPlan& plan) {
-  size_t uniques = 0;
-  for (const BatchPlan::Group& g : plan.groups()) uniques += g.uniques;
-  return uniques;
-}
-
 TEST(BatchPlan, RandomSteps) {
   BatchPlan plan;  // recycled, as between steps
   for (uint64_t seed = 1; seed <= Scaled(300); ++seed) {
@@ -101,51 +94,12 @@ TEST(BatchPlan, RandomSteps) {
       for (uint64_t n = r.Chance(0.1) ? 20000 : r.Below(300); n > 0; --n)
         f.ids.push_back(r.Between(-range, range));
       if (r.Chance(0.3)) f.padding = r.Between(-1, 1);
+      if (r.Chance(0.2)) f.ids.insert(f.ids.end(), {INT64_MIN, INT64_MAX, INT64_MIN, (int64_t{1} << 53) + 1});
     }
     Build(features, tables, store, &pool, &plan);
     CheckPlan(features, tables, store, &plan);
     if (HasFatalFailure()) return;
   }
-}
-
-TEST(BatchPlan, EmptyBatch) {
-  ThreadPool pool(1);
-  BatchPlan plan;
-  Build({}, 1, {0, 3, 1}, &pool, &plan);
-  EXPECT_EQ(plan.entries(), 0u);
-  Build({{0, {}, {}}, {1, {}, {}}}, 2, {0, 3, 1}, &pool, &plan);
-  CheckPlan({{0, {}, {}}, {1, {}, {}}}, 2, {0, 3, 1}, &plan);
-}
-
-TEST(BatchPlan, OneIdEverywhere) {
-  ThreadPool pool(2);
-  BatchPlan plan;
-  const std::vector<Feature> features = {{0, std::vector<int64_t>(50000, 42), {}}, {0, {42, 42}, {}}};
-  Build(features, 1, {0, 4, 1}, &pool, &plan);
-  CheckPlan(features, 1, {0, 4, 1}, &plan);
-  EXPECT_EQ(Uniques(plan), 1u);
-}
-
-TEST(BatchPlan, ExtremeIds) {
-  ThreadPool pool(1);
-  BatchPlan plan;
-  const std::vector<Feature> features = {
-      {0,
-       {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(), -1, 0, int64_t{1} << 31,
-        (int64_t{1} << 53) + 1, int64_t{1} << 53, std::numeric_limits<int64_t>::min()},
-       {}}};
-  Build(features, 1, {0, 4, 1}, &pool, &plan);
-  CheckPlan(features, 1, {0, 4, 1}, &plan);
-  EXPECT_EQ(Uniques(plan), 7u);
-}
-
-TEST(BatchPlan, EverythingIsPadding) {
-  ThreadPool pool(1);
-  BatchPlan plan;
-  const std::vector<Feature> features = {{0, {-1, -1, -1}, -1}};
-  Build(features, 1, {0, 2, 1}, &pool, &plan);
-  CheckPlan(features, 1, {0, 2, 1}, &plan);
-  EXPECT_EQ(plan.entries(), 0u);
 }
 
 TEST(BatchPlan, OutOfMemoryLeavesItUsable) {

@@ -23,13 +23,13 @@ TEST(CopyToFeatures, EveryPositionGetsItsRowAndPaddingZeros) {
     std::vector<FeatureIds> features;
     for (auto& of_feature : ids) {
       for (uint64_t n = r.Below(200); n > 0; --n) of_feature.push_back(r.Between(-20, 20));
-      features.push_back({0, Span<const int64_t>(of_feature.data(), of_feature.size()), {}});
+      features.push_back({0, of_feature, {}});
       if (r.Chance(0.5)) features.back().padding_id = kPadding;
     }
     ThreadPool pool(1);
     BatchPlan plan;
     const uint64_t table = 1;
-    plan.Build({features.data(), features.size()}, {&table, 1}, store, &pool);
+    plan.Build(features, {&table, 1}, store, &pool);
 
     std::vector<std::vector<float>> outputs;
     std::vector<float*> out;
@@ -43,7 +43,7 @@ TEST(CopyToFeatures, EveryPositionGetsItsRowAndPaddingZeros) {
         for (size_t d = 0; d < dim; ++d) rows[u].push_back(Element(plan.keys(group)[u], d));
         places.push_back(rows[u].data());
       }
-      CopyToFeatures(plan, group, places.data(), dim, Span<float* const>(out.data(), out.size()));
+      CopyToFeatures(plan, group, places.data(), dim, out);
     }
     for (size_t f = 0; f < features.size(); ++f) {
       for (size_t i = 0; i < ids[f].size(); ++i) {

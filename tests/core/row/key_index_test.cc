@@ -110,17 +110,6 @@ TEST(KeyIndex, OutOfMemoryLeavesItAsItWas) {
   }
 }
 
-TEST(KeyIndex, ClearAndCandidate) {
-  KeyIndex index;
-  EXPECT_EQ(index.Candidate(Mix64(1)), kNoRow);
-  index.Reserve([](uint32_t) { return uint64_t{0}; });
-  index.Insert(Mix64(1), 7);
-  EXPECT_EQ(index.Candidate(Mix64(1)), 7u);
-  index.Clear();
-  EXPECT_EQ(index.size(), 0u);
-  EXPECT_EQ(index.Find(Mix64(1), [](uint32_t) { return true; }), kNoRow);
-}
-
 TEST(KeyIndex, FewBytesAKey) {
   KeyIndex index;
   for (uint32_t row = 0; row < 200000; ++row) {

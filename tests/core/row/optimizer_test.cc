@@ -93,18 +93,6 @@ class OptimizerAlgebra : public ::testing::TestWithParam<std::tuple<OptimizerSpe
   std::mt19937 random_{20220919};
 };
 
-TEST_P(OptimizerAlgebra, OneWorkerIsExactWheneverItPushes) {
-  for (int round = 0; round < 20; ++round) {
-    Row server = FreshRow(), worker = server;
-    for (int push = 0; push < 4; ++push) {
-      Update update = Identity();
-      for (uint32_t p = Ticks(10); p > 0; --p) Tick(worker, &update);
-      Merge(update, server);
-    }
-    ExpectNear(server, worker, "server against worker");
-  }
-}
-
 TEST_P(OptimizerAlgebra, TrackingDoesNotChangeTheRow) {
   Row tracked = FreshRow(), plain = tracked;
   Update update = Identity();

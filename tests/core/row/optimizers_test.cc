@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <memory>
-#include <utility>
 #include <vector>
 
 #include "het_tf/core/row/optimizer.h"

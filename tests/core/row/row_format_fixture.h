@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <string>
 #include <vector>
 
 #include "het_tf/core/base/half.h"
@@ -70,7 +69,7 @@ inline Bytes Pack(const Rounding& rounding, const Shape& shape, const Row& row) 
 
 // Empty: it was refused, or did not end with the bytes.
 inline Row Unpack(RowFormat format, const Shape& shape, const Bytes& bytes) {
-  Reader reader(Span<const uint8_t>(bytes.data(), bytes.size()));
+  Reader reader(bytes);
   Vector<float> rows;
   if (!UnpackRows(format, shape.block, shape.floats, 1, &reader, &rows) || reader.left() > 0) return {};
   return Row(rows.begin(), rows.end());

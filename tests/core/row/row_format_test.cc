@@ -102,55 +102,6 @@ TEST(RowFormat, ASecondRoundingChangesNothing) {
   }
 }
 
-TEST(RowFormat, RemainderIsExactAndSmall) {
-  Random r(4);
-  for (uint64_t i = 0; i < Scaled(3000); ++i) {
-    const Shape shape = RandomShape(&r);
-    const Row row = RandomRow(shape.floats, &r);
-    for (RowFormat format : {RowFormat::kFloat16, RowFormat::kInt8, RowFormat::kInt4}) {
-      const size_t down_from = r.Chance(0.5) ? shape.block : SIZE_MAX;
-      const Row rounded = Round(format, shape, row, down_from);
-      for (size_t k = 0; k < row.size(); ++k) {
-        const size_t block = k / shape.block * shape.block;
-        const float rest = row[k] - rounded[k];
-        ASSERT_EQ(static_cast<double>(rest), static_cast<double>(row[k]) - static_cast<double>(rounded[k]));
-        if (block + shape.block > shape.floats) {  // a single float
-          const double step =
-              IntegerBits(format) == 0 ? 0 : std::ldexp(std::fabs(row[k]), k >= down_from ? -7 : -8);
-          ASSERT_LE(std::fabs(rest), std::max(step, IntegerBits(format) == 0 ? 0 : std::ldexp(1, -134)))
-              << row[k];
-          continue;
-        }
-        const double largest = Largest(row.data() + block, shape.block);
-        const bool down = k >= down_from;
-        if (down) {
-          ASSERT_TRUE(rest == 0 || std::signbit(rest) == std::signbit(row[k])) << row[k];
-        }
-        const double relative = std::ldexp(std::fabs(row[k]), down ? -10 : -11);
-        const double most =
-            IntegerBits(format) > 0 && k < shape.block
-                ? std::max(largest / (IntegerBits(format) == 8 ? 127 : 7.5), std::ldexp(1, -127))
-                : std::max(relative, std::ldexp(largest, -38));
-        ASSERT_LE(std::fabs(rest), most) << RowFormatName(format) << " of " << row[k];
-      }
-    }
-  }
-}
-
-TEST(RowFormat, IntegersAreExact) {
-  Random r(5);
-  for (uint64_t i = 0; i < Scaled(500); ++i) {
-    const Shape shape = RandomShape(&r);
-    for (RowFormat format : {RowFormat::kFloat16, RowFormat::kInt8, RowFormat::kInt4}) {
-      const int64_t most = format == RowFormat::kFloat16 ? 2048 : (1 << (IntegerBits(format) - 1)) - 1;
-      Row row(shape.floats);
-      for (float& x : row) x = static_cast<float>(r.Between(-most, most));
-      ASSERT_EQ(Round(format, shape, row), row);
-      ASSERT_EQ(Round(format, shape, row, 0), row);
-    }
-  }
-}
-
 TEST(RowFormat, RoundedRowsAreSmall) {
   Random r(7);
   for (uint64_t i = 0; i < Scaled(1000); ++i) {

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
 #include <vector>
 
 namespace het {
@@ -48,9 +47,7 @@ class ComingStepsTest : public ::testing::Test {
   ComingSteps::Found found_;
 
  private:
-  static FeatureIds Feature(const Ids& ids) {
-    return {0, Span<const int64_t>(ids.data(), ids.size()), std::nullopt};
-  }
+  static FeatureIds Feature(const Ids& ids) { return {0, ids, std::nullopt}; }
 };
 
 TEST_F(ComingStepsTest, LookupMatchesTheOldestBatchWithItsIds) {

@@ -63,20 +63,6 @@ TEST_F(Early, AsksAtItsBeginAndNotAtItsLookup) {
   Drained();
 }
 
-// I2 counts from the begin: the next lookup sees later pushes.
-TEST_F(Early, NextLookupSeesPushesSinceItsBegin) {
-  WorldConfig config = Bounded(1);
-  config.workers = 2;
-  config.cache.push_bound = 0;
-  MakeKnown(config);
-  Train(0, {1});
-  auto step = Begin({1});
-  for (int i = 0; i < 5; ++i) Train(1, {1});
-  Come(step.get());
-  EXPECT_EQ(step->Value(At(1).first, 1)[1], kInitial);
-  EXPECT_LE(Read(0, {1})->Value(At(1).first, 1)[1], kInitial - 4);
-}
-
 // An earlier answer must not undo other changes of rows in the cache.
 TEST_F(Early, RowsThatWereChangedAreReadAgain) {
   MakeKnown(Bounded(kUnbounded));
@@ -145,23 +131,6 @@ TEST_F(Early, AbandonedOneIsDropped) {
   EXPECT_EQ(cache()->lines().Find(3), kNoRow);
   for (Key key = 10; key < 20; ++key) Train(0, {key});
   EXPECT_LE(cache()->lines().size(), 3u);
-  Drained();
-}
-
-// The server is down: the begin succeeds, the lookup fails, and all works when it is back.
-TEST_F(Early, LookupReportsErrors) {
-  WorldConfig config = Bounded(3);
-  config.client.request_timeout = 1;
-  config.client.deadline = 5;
-  Make(config);
-  net().faults.cut = 1;
-  auto step = Begin({1, 2});
-  const Status status = world().Read(0, step.get());
-  EXPECT_EQ(status.code(), Code::kDeadlineExceeded) << status.message();
-  EXPECT_NE(status.message().find("a lookup"), std::string::npos) << status.message();
-  net().faults = Faults::None();
-  Train(0, {1, 2});
-  EXPECT_EQ(HeldLines(*cache()), 0u);
   Drained();
 }
 

@@ -17,8 +17,7 @@ using ::testing::HasSubstr;
 struct Pass {
   Pass(size_t workers, size_t batch) : rule(workers, batch), slots(Location::kSlots) {}
   Status Place(uint64_t number, const std::vector<uint64_t>& keys, std::vector<int64_t>* owners) {
-    return rule.Place(number, {keys.data(), keys.size()}, {slots.data(), slots.size()},
-                      {owners->data(), owners->size()});
+    return rule.Place(number, keys, slots, {owners->data(), owners->size()});
   }
   Location rule;
   std::vector<uint32_t> slots;
@@ -77,12 +76,6 @@ class Oracle {
   size_t workers_, batch_;
   std::map<uint64_t, int64_t> users_;  // -1: several
 };
-
-TEST(LocationTest, TheExampleOfTheHeader) {
-  Pass pass(2, 1);
-  EXPECT_THAT(Place(&pass, 0, {'a', 'b', 'c', 'd'}, 2), ElementsAre(0, 1));
-  EXPECT_THAT(Place(&pass, 1, {'c', 'x', 'b', 'c'}, 2), ElementsAre(1, 0));
-}
 
 // Defects: another order of the samples (no regret, not stable), ties that all go to worker 0, a key that
 // keeps its user after several workers used it in one batch, a quota that is exceeded.

@@ -22,7 +22,7 @@ struct Batch {
   Vector<uint32_t> next;
 
   explicit Batch(const std::vector<int64_t>& ids, NextUses* uses) {
-    const FeatureIds feature{0, Span<const int64_t>(ids.data(), ids.size()), std::nullopt};
+    const FeatureIds feature{0, ids, std::nullopt};
     plan.Build({&feature, 1}, {&kTable, 1}, {0, 3, 0}, nullptr);
     number = uses->Add(plan, {kTable}, &next);
   }
@@ -34,23 +34,6 @@ struct Batch {
     return found;
   }
 };
-
-TEST(NextUsesTest, KeyWithoutAWaitingUseIsLate) {
-  NextUses uses;
-  Batch first({1, 2}, &uses);
-  EXPECT_EQ(uses.TakeLate().size(), 2u);
-  EXPECT_FALSE(uses.any_late());
-  uses.End(first.number);
-  Batch second({2}, &uses);
-  EXPECT_EQ(first.Next().at(2), 0u) << "its lookup is over";
-  const Vector<NextUses::Late> late = uses.TakeLate();
-  ASSERT_EQ(late.size(), 1u);
-  EXPECT_EQ(late[0].key, 2);
-  EXPECT_EQ(late[0].table, kTable);
-  EXPECT_EQ(late[0].number, second.number);
-  uses.End(first.number);
-  uses.End(1000);
-}
 
 // Batches end in order, or out of order: next uses and late keys equal those of a search.
 TEST(NextUsesTest, AreThoseOfASearch) {

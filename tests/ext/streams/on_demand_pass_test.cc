@@ -67,8 +67,8 @@ TEST(OnDemandPass, CopiesAreCheckedAfterIt) {
   const std::vector<float> rows(keys.size() * kDim, 77);
   std::vector<float> found(rows.size());
   Tables& of_other = fleet.worker(1).engine().tables();
-  ASSERT_TRUE(of_other.Assign("t", {keys.data(), keys.size()}, rows.data(), false).ok());
-  ASSERT_TRUE(fleet.worker(0).engine().tables().Read("t", {keys.data(), keys.size()}, found.data()).ok());
+  ASSERT_TRUE(of_other.Assign("t", keys, rows.data(), false).ok());
+  ASSERT_TRUE(fleet.worker(0).engine().tables().Read("t", keys, found.data()).ok());
   EXPECT_EQ(found, rows);
 }
 

@@ -1,77 +1,53 @@
 // Window::Plan: steps with it equal steps without it, at a store in this process that is used like a server.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <memory>
 #include <numeric>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "het_tf/core/engine/engine.h"
-#include "het_tf/core/store/local_service.h"
-#include "het_tf/core/store/local_store.h"
-#include "het_tf/core/store/local_transport.h"
-#include "het_tf/ext/streams/cc/window.h"
-#include "tests/testing/keep_and_apply.h"
+#include "tests/testing/process.h"
 #include "tests/testing/random.h"
 #include "tests/testing/table_specs.h"
 
 namespace het::testing {
 namespace {
 
-constexpr uint32_t kDim = 2;
-
 class EnginePlanTest : public ::testing::Test {
  protected:
   // remote: behind a cache with these bounds; else in the engine itself.
   void Make(bool remote, Bound pull = 3) {
+    TableOptions options;
+    std::shared_ptr<Engine> engine;
     if (remote) {
       ClientConfig config;
       config.notice = [this](const std::string& text) { notices_.push_back(text); };
-      engine_ = std::make_unique<Engine>("", 1, std::make_unique<LocalStore>(&service_),
-                                         std::make_unique<LocalTransport>(&service_), config);
-    } else {
-      engine_ = std::make_unique<Engine>("");
-    }
-    TableOptions options;
-    if (remote) {
+      engine = std::make_shared<Engine>("", 1, std::make_unique<LocalStore>(&service_),
+                                        std::make_unique<LocalTransport>(&service_), config);
       options.cache = CacheConfig();
       options.cache->capacity = 40;
       options.cache->pull_bound = pull;
       options.cache->push_bound = 0;
       options.cache->policy = Policy::kLru;
+    } else {
+      engine = std::make_shared<Engine>("");
     }
-    ASSERT_TRUE(engine_->tables().Create(NewSpec("t", kDim, "sgd", {"zeros", 0, 0}), options).ok());
-    table_ = engine_->tables().Find("t").value();
+    process_ =
+        std::make_unique<Process>(engine, NewSpec("t", Process::kDim, "sgd", {"zeros", 0, 0}), options);
   }
-  BatchCall Call(const std::vector<int64_t>& ids) {
-    feature_ = {0, Span<const int64_t>(ids.data(), ids.size()), std::nullopt};
-    return {Span<const TablePtr>(&table_, 1), Span<const FeatureIds>(&feature_, 1), 1};
-  }
-  void Plan(const std::vector<int64_t>& ids) {
-    const FeatureIds feature{0, Span<const int64_t>(ids.data(), ids.size()), std::nullopt};
-    const Status status =
-        Window::Of(engine_->lookahead())
-            .Plan({Span<const TablePtr>(&table_, 1), Span<const FeatureIds>(&feature, 1), 1}, 8);
-    EXPECT_TRUE(status.ok()) << status.message();
-  }
+  void Plan(const std::vector<int64_t>& ids) { process_->Plan(ids); }
   // Gives each id a tick of 1; returns the rows of the lookup.
   std::vector<float> Step(const std::vector<int64_t>& ids) {
-    std::vector<float> rows(ids.size() * kDim);
-    float* const out[] = {rows.data()};
-    uint64_t token = 0;
-    EXPECT_TRUE(engine_->steps().Lookup(Call(ids), Span<float* const>(out, 1), &token).ok());
-    const std::vector<float> ones(rows.size(), -1);
-    EXPECT_TRUE(KeepAndApply(&engine_->steps(), Call(ids), token, ones).ok());
+    const std::vector<float> rows = process_->Lookup(ids);
+    process_->Apply({ids, std::vector<float>(rows.size(), -1)}, 1);
     return rows;
   }
-  int64_t planned() { return table_->planned.load(); }
+  int64_t planned() { return process_->table()->planned.load(); }
+  Counters counters() { return process_->engine().tables().Stats("t").value().cache->counters; }
+  void Drop() { service_.DropTable(process_->table()->schema->id()); }
 
   LocalService service_{4, 1, [] { return 0; }};
-  std::unique_ptr<Engine> engine_;
-  TablePtr table_;
-  FeatureIds feature_;
+  std::unique_ptr<Process> process_;
   std::vector<std::string> notices_;
 };
 
@@ -91,7 +67,7 @@ TEST_F(EnginePlanTest, RowsAreThoseOfStepsWithoutIt) {
         found[plans].push_back(Step(batches[t]));
       }
       EXPECT_EQ(planned(), plans ? 97 : 0) << remote;
-      service_.DropTable(table_->schema->id());
+      Drop();
     }
     EXPECT_EQ(found[0], found[1]) << remote;
   }
@@ -101,21 +77,19 @@ TEST_F(EnginePlanTest, PullBoundZeroDisablesEarlyLookups) {
   for (const int64_t pull : {0, 1}) {
     Make(/*remote=*/true, pull);
     Step({1});
-    const uint64_t before = engine_->tables().Stats("t").value().cache->counters.reads;
+    const uint64_t before = counters().reads;
     Plan({1, 2});
-    EXPECT_EQ(engine_->tables().Stats("t").value().cache->counters.reads - before, pull == 0 ? 0u : 2u);
+    EXPECT_EQ(counters().reads - before, pull == 0 ? 0u : 2u);
     Step({1, 2});
     EXPECT_EQ(planned(), 1);
-    service_.DropTable(table_->schema->id());
+    Drop();
   }
 }
 
 TEST_F(EnginePlanTest, AReadWithoutTrainingTakesNoPlan) {
   Make(/*remote=*/false);
   Plan({5});
-  std::vector<float> row(kDim);
-  float* const out[] = {row.data()};
-  ASSERT_TRUE(engine_->steps().Lookup(Call({5}), Span<float* const>(out, 1), nullptr).ok());
+  EXPECT_EQ(process_->Value(5), 0);
   EXPECT_EQ(planned(), 0);
   Step({5});
   EXPECT_EQ(planned(), 1);
@@ -123,13 +97,9 @@ TEST_F(EnginePlanTest, AReadWithoutTrainingTakesNoPlan) {
 
 TEST_F(EnginePlanTest, RecreatedTableHasNoPlans) {
   Make(/*remote=*/true);
-  const TableSpec spec = table_->schema->spec();
-  const TableOptions options = table_->options;
   Plan({1, 2});
-  ASSERT_TRUE(engine_->tables().Drop("t").ok());
-  ASSERT_TRUE(engine_->tables().Create(spec, options).ok());
-  table_ = engine_->tables().Find("t").value();
-  EXPECT_EQ(Step({1, 2}), std::vector<float>(4, 0));
+  process_->Recreate();
+  EXPECT_EQ(Step({1, 2}), std::vector<float>(2 * Process::kDim, 0));
   EXPECT_EQ(planned(), 0);
 }
 
@@ -152,8 +122,8 @@ TEST_F(EnginePlanTest, CachesKeepTheRowsThatAreUsedNext) {
         }
         Step(batches[t]);
       }
-      misses[plans] = engine_->tables().Stats("t").value().cache->counters.miss_pull;
-      service_.DropTable(table_->schema->id());
+      misses[plans] = counters().miss_pull;
+      Drop();
     }
     EXPECT_EQ(misses[0], 1200u);
     EXPECT_LT(misses[1], 700u) << early;
@@ -172,29 +142,6 @@ TEST_F(EnginePlanTest, SmallCacheIsReportedOnce) {
   Plan(ids);
   ASSERT_EQ(notices_.size(), 1u);
   EXPECT_NE(notices_[0].find("a batch has 41 rows of table 't', whose cache holds 40"), std::string::npos);
-}
-
-// For TSan: a pipeline plans while steps run, and another thread flushes.
-TEST_F(EnginePlanTest, ThreadsPlanTrainAndFlush) {
-  Make(/*remote=*/true);
-  const auto rounds = static_cast<int64_t>(50 * Scaled(20));
-  std::atomic<int64_t> done{0};
-  std::thread pipeline([&] {
-    for (int64_t i = 0; i < rounds; ++i) {
-      Plan({i % 50, 77, 100 + i % 7});
-      while (i - done.load() > 4) std::this_thread::yield();
-    }
-  });
-  std::thread flusher([&] {
-    while (done.load() < rounds) EXPECT_TRUE(engine_->caches().Flush().ok());
-  });
-  for (int64_t i = 0; i < rounds; ++i) {
-    Step({i % 50, 77, 100 + i % 7});
-    done.store(i + 1);
-  }
-  pipeline.join();
-  flusher.join();
-  EXPECT_EQ(Step({77})[0], static_cast<float>(rounds));
 }
 
 }  // namespace

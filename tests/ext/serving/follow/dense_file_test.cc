@@ -2,23 +2,19 @@
 #include "het_tf/ext/serving/cc/follow/dense_file.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
+#include "tests/testing/temp_folder.h"
+
 namespace het::follow {
 namespace {
 
 class DenseFileTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    path_ = (std::filesystem::temp_directory_path() / ("het_dense_" + std::to_string(getpid()))).string();
-  }
-  void TearDown() override { std::filesystem::remove(path_); }
-
   Result<std::shared_ptr<const DenseFile>> Open(const std::string& bytes) const {
     std::filesystem::remove(path_);
     std::ofstream(path_, std::ios::binary) << bytes;
@@ -31,7 +27,8 @@ class DenseFileTest : public ::testing::Test {
     return bytes + header + std::string(tensors, '\1');
   }
 
-  std::string path_;
+  het::testing::TempFolder folder_;
+  const std::string path_ = folder_.path() + "/dense";
 };
 
 TEST_F(DenseFileTest, TensorsAreFoundByName) {

@@ -111,7 +111,7 @@ class FollowedStore : public LiveFilesTest {
   }
   void Remove(size_t table, const std::vector<Key>& keys) {
     Pass(0.001);
-    ASSERT_TRUE(store_->Remove(*schemas_[table], {keys.data(), keys.size()}).ok());
+    ASSERT_TRUE(store_->Remove(*schemas_[table], keys).ok());
     Observe();
   }
   Bytes Snapshot(uint32_t partition) { return testing::BytesOf(service_.get(), partition); }

@@ -3,7 +3,6 @@
 // follower. After each of its steps the rows that are served are at
 // least as new as claimed, and as the cut of the version in force; and no newer than that cut and the claimed
 // skew. With max_skew, rows of a version that nothing follows do not get newer than that.
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "tests/ext/serving/follow/followed_store.h"

@@ -212,7 +212,7 @@ TEST_F(FollowerTest, AFullDiskStopsTheAgeUntilThereIsRoom) {
   std::vector<Key> keys;
   for (Key key = 1000; key < 3000; ++key) keys.push_back(key);
   const std::vector<float> rows(keys.size() * Dim(), 4);
-  ASSERT_TRUE(store_->Assign(*schema(0), {keys.data(), keys.size()}, rows.data(), false).ok());
+  ASSERT_TRUE(store_->Assign(*schema(0), keys, rows.data(), false).ok());
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
   StepFor(3);
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);

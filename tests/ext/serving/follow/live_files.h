@@ -2,9 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -15,20 +13,13 @@
 #include "het_tf/ext/serving/cc/follow/live_writer.h"
 #include "het_tf/ext/serving/cc/serve/serve_writer.h"
 #include "tests/testing/table_specs.h"
+#include "tests/testing/temp_folder.h"
 
 namespace het::follow {
 
 class LiveFilesTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    static std::atomic<int> number{0};
-    folder_ = std::filesystem::temp_directory_path() /
-              ("het_live_" + std::to_string(getpid()) + "_" + std::to_string(number++));
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string Path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string Path(const std::string& name) const { return folder_.path() + "/" + name; }
   std::string Live() const { return Path("het_live"); }
 
   static Schema MakeSchema(const std::string& name, uint32_t dim) {
@@ -82,7 +73,7 @@ class LiveFilesTest : public ::testing::Test {
   static std::vector<float> Read(LiveReader* reader, size_t table, const std::vector<Key>& keys,
                                  uint64_t* seen = nullptr) {
     std::vector<float> out(keys.size() * reader->base(table).dim());
-    const LiveRead read{table, {keys.data(), keys.size()}, out.data()};
+    const LiveRead read{table, keys, out.data()};
     uint64_t ignored = 0;
     const Status status = reader->Lookup({&read, 1}, seen != nullptr ? seen : &ignored);
     EXPECT_TRUE(status.ok()) << status.message();
@@ -94,7 +85,7 @@ class LiveFilesTest : public ::testing::Test {
     return row;
   }
 
-  std::filesystem::path folder_;
+  testing::TempFolder folder_;
 };
 
 }  // namespace het::follow

@@ -1,5 +1,4 @@
 // Live files under one writer and several readers: no torn row, no other key's row, none that goes back.
-#include <algorithm>
 #include <atomic>
 #include <thread>
 

@@ -7,16 +7,6 @@ namespace {
 
 constexpr uint64_t kFirst = 7, kSecond = 8;  // incarnations
 
-// Would catch a bound that counts from the answer, or from a scan that had begun after the cut.
-TEST(Skew, CountsFromTheLastScanThatBeganUpToTheCut) {
-  Skew skew({{kFirst, 10}});
-  skew.Begun(0, {kFirst, 9}, 100);
-  skew.Begun(0, {kFirst, 10}, 200);
-  skew.Begun(0, {kFirst, 11}, 300);
-  skew.Brought(0, 350);
-  EXPECT_EQ(skew.Bound(), 150u);
-}
-
 // Would catch an idle partition whose rows seem ever newer, although they are those of the cut.
 TEST(Skew, OfAnIdlePartitionMovesOn) {
   Skew skew({{kFirst, 10}});
@@ -25,15 +15,6 @@ TEST(Skew, OfAnIdlePartitionMovesOn) {
   EXPECT_EQ(skew.Bound(), 50u);
   skew.Begun(0, {kFirst, 10}, 900);
   EXPECT_EQ(skew.Bound(), 0u);
-}
-
-TEST(Skew, IsThatOfTheWorstPartition) {
-  Skew skew({{kFirst, 10}, {kSecond, 20}});
-  for (size_t part = 0; part < 2; ++part) {
-    skew.Begun(part, {part == 0 ? kFirst : kSecond, 10}, 100 * (part + 1));
-    skew.Brought(part, 500);
-  }
-  EXPECT_EQ(skew.Bound(), 400u);
 }
 
 // Would catch a bound that was never measured.

@@ -60,7 +60,7 @@ class RedisFollower : public NeedsRedis<LiveFilesTest> {
     const std::vector<float> rows(keys.size() * kDim, value);
     Status status;
     for (int tries = 0; tries < 3; ++tries) {  // it is not repeated by itself after a connection was lost
-      status = store_->Assign(*schema_, {keys.data(), keys.size()}, rows.data(), false);
+      status = store_->Assign(*schema_, keys, rows.data(), false);
       if (status.ok()) return;
     }
     FAIL() << status.message();

@@ -28,7 +28,6 @@ class RedisFollowing : public LiveFilesTest {
 
   void SetUp() override {
     if (const std::string missing = RedisServer::Missing(); !missing.empty()) GTEST_SKIP() << missing;
-    LiveFilesTest::SetUp();
     server_ = std::make_unique<RedisServer>();
     ASSERT_TRUE(server_->up()) << server_->Log();
     server_->Command({"HSET", "het:", "partitions", "4", "hash_seed", "3"});
@@ -74,7 +73,7 @@ class RedisFollowing : public LiveFilesTest {
   void SetRows(float value) {
     const std::vector<Key> keys = KeysTo(kKeys);
     const std::vector<float> rows(keys.size() * kDim, value);
-    ASSERT_TRUE(store_->Assign(*schema_, {keys.data(), keys.size()}, rows.data(), false).ok());
+    ASSERT_TRUE(store_->Assign(*schema_, keys, rows.data(), false).ok());
   }
   // Rows and dense weights become `version`.
   void Publish(uint64_t version) {
@@ -106,7 +105,7 @@ class RedisFollowing : public LiveFilesTest {
     ASSERT_EQ(weight, static_cast<float>(dense.value().version));
     std::vector<float> rows(static_cast<size_t>(kKeys) * kDim);
     const std::vector<Key> keys = KeysTo(kKeys);
-    const LiveRead read{0, {keys.data(), keys.size()}, rows.data()};
+    const LiveRead read{0, keys, rows.data()};
     ASSERT_TRUE(model_->Lookup({&read, 1}).ok());
     ++served_;
     for (const float value : rows) ASSERT_GE(value, weight) << "rows older than the version's cut";
