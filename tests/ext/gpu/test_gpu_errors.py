@@ -40,9 +40,7 @@ def a_gpu(monkeypatch):
 
 
 def test_no_gpu():
-    with pytest.raises(RuntimeError, match=r"TensorFlow sees no GPU; Cache\(device='cpu'\) needs none; "):
-        embedding(device="gpu")
-    assert het_tf.tables() == []
+    refused(r"TensorFlow sees no GPU; Cache\(device='cpu'\) needs none; ", RuntimeError)
 
 
 def test_auto_takes_the_cpu_and_says_so_once(caplog):
@@ -57,43 +55,37 @@ def test_auto_takes_the_cpu_and_says_so_once(caplog):
     assert layer.get_config()["cache"]["device"] == "auto"
 
 
+def refused(words, error=ImportError):
+    with pytest.raises(error, match=words):
+        embedding(device="gpu")
+    assert het_tf.tables() == []
+
+
 @pytest.mark.usefixtures("a_gpu")
 def test_the_device_library_is_not_built(monkeypatch, tmp_path):
     monkeypatch.delenv("HET_DEVICE_LIBRARY", raising=False)
     monkeypatch.setattr(versions, "CUDA", tmp_path / "libhet_cuda.so")
-    with pytest.raises(
-        ImportError, match=r"libhet_cuda.so, which drives the GPU, is not built; with nvcc .* run: "
-    ):
-        embedding(device="gpu")
+    refused(r"libhet_cuda.so, which drives the GPU, is not built; with nvcc .* run: ")
     monkeypatch.setenv("HET_DEVICE_LIBRARY", str(tmp_path / "other.so"))
-    with pytest.raises(ImportError, match=r"HET_DEVICE_LIBRARY is .*other.so.*, which does not exist"):
-        embedding(device="gpu")
+    refused(r"HET_DEVICE_LIBRARY is .*other.so.*, which does not exist")
     (tmp_path / "other.so").write_text("no library")
-    with pytest.raises(ImportError, match=r"other.so"):
-        embedding(device="gpu")
-    assert het_tf.tables() == []
+    refused(r"other.so")
 
 
 @pytest.mark.usefixtures("a_gpu")
 def test_missing_or_mismatched_gpu_ops_are_reported(monkeypatch, tmp_path):
+    library = tmp_path / "libhet_tf_gpu.so"
     monkeypatch.setattr(device, "_load_device_library", lambda path, gpu: None)
-    monkeypatch.setattr(device, "GPU_OPS", tmp_path / "libhet_tf_gpu.so")
+    monkeypatch.setattr(device, "GPU_OPS", library)
     device._load_gpu_ops.cache_clear()
-    with pytest.raises(
-        ImportError, match=r"libhet_tf_gpu.so, the ops' kernels for GPUs, is not built; run: "
-    ):
-        embedding(device="gpu")
+    refused(r"libhet_tf_gpu.so, the ops' kernels for GPUs, is not built; run: ")
     text = b"...het_tf's GPU ops are built for TensorFlow 2.17.9;..."
-    (tmp_path / "libhet_tf_gpu.so").write_bytes(text)
-    with pytest.raises(ImportError, match=f"for TensorFlow 2.17.9, but this is {tf.__version__}; build it"):
-        embedding(device="gpu")
-    (tmp_path / "libhet_tf_gpu.so").write_bytes(text.replace(b"2.17.9", tf.__version__.encode()))
-    with pytest.raises(ImportError, match=r"does not load \(.*libhet_tf_gpu.so.*run: "):
-        embedding(device="gpu")
+    library.write_bytes(text)
+    refused(f"for TensorFlow 2.17.9, but this is {tf.__version__}; build it")
+    library.write_bytes(text.replace(b"2.17.9", tf.__version__.encode()))
+    refused(r"does not load \(.*libhet_tf_gpu.so.*run: ")
     monkeypatch.setattr(versions, "TREE", None)  # as in a wheel, which has no code for GPUs
-    with pytest.raises(ImportError, match=r"make wheel-gpu in .*-m pip install dist/het_tf_gpu-\*.whl"):
-        embedding(device="gpu")
-    assert het_tf.tables() == []
+    refused(r"make wheel-gpu in .*-m pip install dist/het_tf_gpu-\*.whl")
 
 
 @pytest.mark.skipif(not gpu_lib.GPU_OPS.exists(), reason=f"not built: {gpu_lib.GPU_OPS}")

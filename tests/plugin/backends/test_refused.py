@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import subprocess
@@ -15,7 +14,6 @@ import pytest
 from backends_lib import BACKEND, DIM, apply, array, gradients, on_jax, rows
 
 import het_tf
-from het_tf.python import backend
 
 ROOT = Path(__file__).parents[3]
 IDS = np.array([1, 2], "int32")
@@ -37,9 +35,7 @@ def program(code, **variables):
     return "" if done.returncode == 0 else " ".join(done.stderr.split())
 
 
-@elsewhere
-def test_no_tensorflow_is_imported():
-    code = """
+USES_NO_TENSORFLOW = """
 import sys, numpy as np, keras, het_tf
 inputs = keras.Input((2,), dtype="int32")
 model = keras.Model(inputs, keras.layers.Dense(1)(het_tf.keras.Embedding(4, "sum", name="t")(inputs)))
@@ -49,7 +45,41 @@ model.fit(np.ones((4, 2), "int32"), np.ones((4, 1), "float32"), verbose=0,
 assert het_tf.Table("t").size == 1 and het_tf.checkpoint and het_tf.Cache(rows=10)
 assert not {one.partition(".")[0] for one in sys.modules} & {"tensorflow", "tf_keras"}
 """
-    assert program(code) == ""
+WIDE_IDS_OF_JAX = """
+import jax; jax.config.update("jax_enable_x64", True)
+import keras, numpy as np, het_tf
+inputs = keras.Input((), dtype="int64")
+model = keras.Model(inputs, het_tf.keras.Embedding(4, name="t")(inputs))
+model.compile("sgd", "mse")
+model.fit(np.array([1, 2**40]), np.ones((2, 4), "float32"), verbose=0)
+assert sorted(het_tf.Table("t").to_numpy()[0]) == [1, 2**40]
+"""
+OTHER = "jax" if BACKEND == "torch" else "torch"
+ANOTHER_BACKEND = f"""
+import keras, numpy as np, het_tf
+embed = het_tf.keras.Embedding(4, name="t")
+keras.config.set_backend({OTHER!r})
+"""
+IMPORTED = f"het_tf was imported with Keras' backend {BACKEND!r}, and now it is {OTHER!r}"
+
+
+@elsewhere
+@pytest.mark.parametrize(
+    ("code", "backend", "words"),
+    [
+        (USES_NO_TENSORFLOW, BACKEND, ""),
+        pytest.param(WIDE_IDS_OF_JAX, BACKEND, "", marks=on_jax),
+        ("import het_tf; het_tf.Cache()", "numpy",
+         "Keras' backend is 'numpy', and het_tf works with tensorflow, torch, jax; set KERAS_BACKEND"),
+        ("import het_tf.keras", "tensorflow",
+         "ImportError: het_tf needs TensorFlow (or KERAS_BACKEND=torch or jax), which does not import"),
+        (ANOTHER_BACKEND + "embed(np.ones(2, 'int32'))", BACKEND, IMPORTED),
+        (ANOTHER_BACKEND + "het_tf.keras.Embedding(3)", BACKEND, IMPORTED),
+    ],
+)  # fmt: skip
+def test_programs(code, backend, words):
+    said = program(code, KERAS_BACKEND=backend)
+    assert words in said if words else said == ""
 
 
 @pytest.mark.parametrize(
@@ -69,21 +99,27 @@ def test_the_remedy_for_ids_works_on_this_backend(bad):
         assert layer()(keras.ops.cast(bad, dtype)).shape == (2, DIM)
 
 
-@elsewhere
-@pytest.mark.parametrize("name", ["export", "inputs", "serving"])
-def test_names_that_need_tensorflow(name):
-    with pytest.raises(
-        ImportError, match=rf"het_tf\.{name} needs TensorFlow, and Keras' backend is '{BACKEND}'"
-    ):
-        getattr(het_tf, name)
+def of_tensorflow(kind):
+    return type(kind, (), {})()
 
 
 @elsewhere
-def test_arguments_that_need_tensorflow(tmp_path):
-    with pytest.raises(ImportError, match="log_dir of TableStats needs TensorFlow"):
-        het_tf.callbacks.TableStats(tmp_path)
-    with pytest.raises(RuntimeError, match=r"give Cache\(device='cpu'\)"):
-        layer(cache=het_tf.Cache(device="gpu"))
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        *((lambda name=name: getattr(het_tf, name), ImportError,
+           rf"het_tf\.{name} needs TensorFlow, and Keras' backend is '{BACKEND}'")
+          for name in ("export", "inputs", "serving")),
+        (lambda: het_tf.callbacks.TableStats("logs"), ImportError, "log_dir of TableStats needs TensorFlow"),
+        (lambda: layer(cache=het_tf.Cache(device="gpu")), RuntimeError, r"give Cache\(device='cpu'\)"),
+        *((lambda kind=kind: layer()(of_tensorflow(kind)), ValueError,
+           f"feature 't': ids or weights are a {kind}.*padding_id")
+          for kind in ("RaggedTensor", "SparseTensor")),
+    ],
+)  # fmt: skip
+def test_what_needs_tensorflow(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
 
 
 def test_a_model_that_nobody_can_follow():
@@ -97,34 +133,36 @@ def test_a_model_that_nobody_can_follow():
     assert het_tf.Table("t").updates == 0
 
 
-@elsewhere
-@pytest.mark.parametrize("kind", ["RaggedTensor", "SparseTensor"])
-def test_inputs_of_tensorflow(kind):
-    with pytest.raises(ValueError, match=f"feature 't': ids or weights are a {kind}.*padding_id"):
-        layer()(type(kind, (), {})())
+def ones(*shape):
+    return keras.ops.ones(shape)
 
 
-def test_shapes_that_do_not_fit():
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda embed: embed(IDS[None], weights=ones(1, 3)), ValueError, "weights have shape"),
+        (lambda embed: embed(ones(1, 3)), ValueError, "ids are float32; they must be integers or strings"),
+        (lambda embed: embed(keras.ops.convert_to_tensor(np.int32(3))), ValueError, "a scalar"),
+        (lambda embed: embed.anchor.assign(np.ones((64, 2), "float32")), RuntimeError, "is not an array"),
+        (
+            lambda embed: embed.anchor.assign(ones(64, 2)),
+            RuntimeError,
+            "an optimizer updates by its gradient",
+        ),
+        (
+            lambda embed: embed.anchor.assign_sub(ones(64, 2)),
+            RuntimeError,
+            "not moved by a gradient's multiple",
+        ),
+        (lambda embed: het_tf.reset() or embed(IDS), Exception, "A lookup never makes a table"),
+    ],
+)
+def test_calls_and_values_that_do_not_fit(call, error, words):
     embed = layer(combiner="sum")
-    ids = keras.ops.convert_to_tensor(IDS[None])
-    with pytest.raises(ValueError, match="weights have shape"):
-        embed(ids, weights=keras.ops.ones((1, 3)))
-    with pytest.raises(ValueError, match="ids are float32; they must be integers or strings"):
-        embed(keras.ops.ones((1, 3)))
-    with pytest.raises(ValueError, match="a scalar"):
-        embed(keras.ops.convert_to_tensor(np.int32(3)))
-
-
-def test_values_of_the_variable():
-    embed = layer()
     start = rows()
-    with pytest.raises(RuntimeError, match="is not an array"):
-        embed.anchor.assign(np.ones((64, 2), "float32"))
-    with pytest.raises(RuntimeError, match="an optimizer updates by its gradient"):
-        embed.anchor.assign(keras.ops.ones((64, 2)))
-    with pytest.raises(RuntimeError, match="are not moved by a gradient's multiple"):
-        embed.anchor.assign_sub(keras.ops.ones((64, 2)))
-    np.testing.assert_array_equal(rows(), start)
+    with pytest.raises(error, match=words):
+        call(embed)
+    assert not het_tf.tables() or (rows() == start).all()
 
 
 def test_a_gradient_that_is_not_kept_any_more():
@@ -144,46 +182,6 @@ def test_a_gradient_that_is_not_kept_any_more():
         apply(optimizer, behind(256), embed.trainable_variables)
     np.testing.assert_array_equal(rows(), start)
     assert het_tf.Table("t").updates == 1
-
-
-def test_tables_that_are_gone():
-    embed = layer()
-    het_tf.reset()
-    with pytest.raises(Exception, match="A lookup never makes a table"):
-        embed(IDS)
-
-
-# --- other backends -----------------------------------------------------------------------------------
-
-
-@elsewhere
-def test_a_backend_that_het_tf_lacks():
-    said = program("import het_tf; het_tf.Cache()", KERAS_BACKEND="numpy")
-    assert said.endswith(
-        "Keras' backend is 'numpy', and het_tf works with tensorflow, torch, jax; set KERAS_BACKEND"
-    )
-
-
-@elsewhere
-def test_no_tensorflow_where_it_is_the_backend():
-    said = program("import het_tf.keras", KERAS_BACKEND="tensorflow")
-    assert (
-        "ImportError: het_tf needs TensorFlow (or KERAS_BACKEND=torch or jax), which does not import" in said
-    )
-
-
-@elsewhere
-def test_another_backend_in_the_same_process():
-    other = {"torch": "jax", "jax": "torch"}[BACKEND]
-    for use in ("embed(np.ones(2, 'int32'))", "het_tf.keras.Embedding(3)"):
-        code = f"""
-import keras, numpy as np, het_tf
-embed = het_tf.keras.Embedding(4, name="t")
-keras.config.set_backend({other!r})
-{use}
-"""
-        said = program(code)
-        assert f"het_tf was imported with Keras' backend {BACKEND!r}, and now it is {other!r}" in said
 
 
 @pytest.mark.skipif(BACKEND == "torch", reason="of other backends than PyTorch")
@@ -225,9 +223,7 @@ def test_torch_compile():
 
     embed = layer()
     ids = torch.tensor([1, 2])
-    with pytest.raises(
-        Exception, match="lookups of tables run in Python; compile the layers behind them alone"
-    ):
+    with pytest.raises(Exception, match="lookups of tables run in Python; compile the layers behind them"):
         torch.compile(lambda x: embed(x) * 2, fullgraph=True, backend="eager")(ids)
     found = torch.compile(lambda x: embed(x) * 2, backend="eager")(ids)
     np.testing.assert_array_equal(array(found), 2 * rows()[1:3])
@@ -271,130 +267,3 @@ def test_ids_elsewhere_are_copied_with_one_warning(monkeypatch):
     with pytest.warns(HetWarning, match="every lookup copies ids, rows and gradients") as found:
         assert ours._here(Elsewhere(ids)) is ids and ours._here(Elsewhere(ids)) is ids
     assert len(found) == 1
-
-
-# --- JAX ----------------------------------------------------------------------------------------------
-
-
-@on_jax
-def test_wide_ids_of_jax():
-    embed = layer()
-    with pytest.raises(ValueError, match=r"some are beyond 2\*\*31; JAX would cut them to 32 bits"):
-        embed(np.array([1, 2**40]))
-    with pytest.raises(ValueError, match=r"ids are declared int64; JAX would cut them.*or declare int32"):
-        embed(keras.Input((), dtype="int64"))
-    np.testing.assert_array_equal(array(embed(np.array([1, 2]))), rows()[1:3])
-    code = """
-import jax; jax.config.update("jax_enable_x64", True)
-import keras, numpy as np, het_tf
-inputs = keras.Input((), dtype="int64")
-model = keras.Model(inputs, het_tf.keras.Embedding(4, name="t")(inputs))
-model.compile("sgd", "mse")
-model.fit(np.array([1, 2**40]), np.ones((2, 4), "float32"), verbose=0)
-assert sorted(het_tf.Table("t").to_numpy()[0]) == [1, 2**40]
-"""
-    assert program(code) == ""
-
-
-@on_jax
-def test_vmap():
-    import jax
-
-    embed = layer()
-    for function in (jax.vmap(embed), jax.jit(jax.vmap(embed))):
-        with pytest.raises(RuntimeError, match=r"a lookup of tables under jax\.vmap.*outside of vmap"):
-            function(IDS[:, None])
-
-
-@on_jax
-def test_a_second_derivative_of_jax():
-    import jax
-
-    embed = layer()
-
-    def loss(value):
-        with keras.StatelessScope(state_mapping=[(embed.anchor, value)]):
-            return keras.ops.sum(embed(IDS) ** 2)
-
-    def inner(value):
-        return keras.ops.sum(jax.grad(loss)(value))
-
-    for function in (jax.grad(inner), jax.jit(jax.grad(inner))):
-        with pytest.raises(RuntimeError, match="which has no derivative"):
-            function(embed.anchor.value)
-
-
-@on_jax
-def test_averages_that_overwrite_weights_of_jax():
-    inputs = keras.Input((), dtype="int32")
-    model = keras.Model(inputs, layer()(inputs))
-    model.compile(keras.optimizers.SGD(0.1, use_ema=True, ema_overwrite_frequency=2), "mse")
-    with pytest.raises(NotImplementedError, match="ema_overwrite_frequency is 2 with tables on JAX"):
-        model.fit(IDS, np.ones((2, DIM), "float32"), verbose=0)
-    assert het_tf.Table("t").updates == 0
-
-
-@on_jax
-def test_rows_are_read_behind_steps_that_still_run():
-    """JAX returns from a step whose inputs are still computed: what asks the engine waits for it."""
-    import jax
-
-    embed = layer()
-    start = rows()
-
-    @jax.jit
-    def long(x):
-        for _ in range(6):
-            x = x @ x / 1000
-        return x
-
-    @jax.jit
-    def step(value, ids, x):
-        def loss(value):
-            with keras.StatelessScope(state_mapping=[(embed.anchor, value)]):
-                return keras.ops.sum(embed(ids + x[0, 0].astype("int32") * 0, training=True))
-
-        embed.anchor.apply(jax.grad(loss)(value))
-
-    x = jax.numpy.ones((1000, 1000))
-    for number in range(1, 4):  # the first compiles
-        step(embed.anchor.value, IDS, long(x))
-        np.testing.assert_allclose(rows()[1:3], start[1:3] - 0.01 * number, atol=1e-6)
-
-
-@on_jax
-def test_constant_ids_of_a_compiled_step_are_looked_up_in_every_step():
-    import jax
-
-    embed = layer()
-    start = rows()
-
-    @jax.jit
-    def step(value):
-        def loss(value):
-            with keras.StatelessScope(state_mapping=[(embed.anchor, value)]):
-                return keras.ops.sum(embed(IDS, training=True))
-
-        value, ticket = jax.value_and_grad(loss)(value)
-        embed.anchor.apply(ticket)
-        return value
-
-    for number in range(3):
-        expected = start[1:3].sum() - 0.01 * number * 2 * DIM
-        np.testing.assert_allclose(array(step(embed.anchor.value)), expected, atol=1e-5)
-    np.testing.assert_allclose(rows()[1:3], start[1:3] - 0.03, atol=1e-6)
-
-
-@on_jax
-def test_an_error_in_a_compiled_step_says_what_it_is():
-    import jax
-
-    embed = layer()
-    look = jax.jit(lambda ids: embed(ids, training=False))
-    np.testing.assert_array_equal(array(look(IDS)), rows()[1:3])
-    het_tf.reset()
-    with pytest.raises(jax.errors.JaxRuntimeError, match="A lookup never makes a table"):
-        jax.block_until_ready(look(IDS))
-    with contextlib.suppress(jax.errors.JaxRuntimeError):
-        backend.settle()
-    layer()(IDS)  # later calls work

@@ -15,64 +15,42 @@ def table_spec(name="t", dim=4, **more):
     return {"name": name, "dim": dim, "optimizer": {"name": "sgd"}, "initializer": {"name": "zeros"}, **more}
 
 
-class Features:
-    """Calls the raw ops for features of one namespace."""
+def whole(values, dtype):
+    return [x if tf.is_tensor(x) else tf.constant(x, dtype) for x in values]
 
-    def __init__(self, *features, namespace=""):
-        """features: (table spec, padding_id) each."""
-        self.specs = list({spec["name"]: spec for spec, _ in features}.values())
-        names = [spec["name"] for spec in self.specs]
-        self.names = [spec["name"] for spec, _ in features]
-        self.dims = [spec["dim"] for spec, _ in features]
-        self.json = {
-            "namespace": namespace,
-            "tables": self.specs,
-            "features": [
-                {"table": names.index(spec["name"]), "padding_id": padding} for spec, padding in features
-            ],
-        }
-        self.namespace = namespace
+
+class Features:
+    """Calls the raw ops for features, each of a table's spec."""
+
+    def __init__(self, *features):
+        self.features = features
+        names = [spec["name"] for spec in features]
+        of_tables = [{"table": names.index(name), "padding_id": None} for name in names]
+        specs = json.dumps({"namespace": "", "tables": features, "features": of_tables})
+        self.attrs = {"tables": names, "specs": specs}
 
     def create(self):
-        for spec in self.specs:
-            native.call("HetCreateTable", self.namespace, json.dumps(spec), "{}")
+        for spec in self.features:
+            native.call("HetCreateTable", "", json.dumps(spec), "{}")
         return self
 
-    @property
-    def attrs(self):
-        return {"tables": self.names, "specs": json.dumps(self.json)}
-
     def lookup(self, *ids, training=False, hints=None):
-        return native.ops.het_lookup(
-            ids=[tf.constant(x, tf.int64) if not tf.is_tensor(x) else x for x in ids],
-            anchor=0.0,
-            hints=hints or [tf.zeros([0, dim]) for dim in self.dims],
-            training=training,
-            **self.attrs,
-        )
+        hints = hints or [tf.zeros([0, spec["dim"]]) for spec in self.features]
+        ids = whole(ids, tf.int64)
+        return native.ops.het_lookup(ids=ids, anchor=0.0, hints=hints, training=training, **self.attrs)
 
-    def apply(self, token, ids, grads, rates=None, scale=1.0):
-        tickets = native.ops.het_keep_grad(
-            ids=[tf.constant(x, tf.int64) if not tf.is_tensor(x) else x for x in ids],
-            grads=[tf.constant(x, tf.float32) if not tf.is_tensor(x) else x for x in grads],
-            token=token,
-            norm=0.0,
-            **self.attrs,
-        )
-        return native.ops.het_apply_grad(
-            tickets=tickets,
-            learning_rates=rates if rates is not None else [1.0] * len(self.specs),
-            scale=scale,
-            **self.attrs,
-        )
+    def apply(self, token, ids, grads, rates=(1.0,)):
+        ids, grads = whole(ids, tf.int64), whole(grads, tf.float32)
+        kept = native.ops.het_keep_grad(ids=ids, grads=grads, token=token, norm=0.0, **self.attrs)
+        return native.ops.het_apply_grad(tickets=kept, learning_rates=rates, scale=1.0, **self.attrs)
 
 
-def one(padding=None, **more):
-    return Features((table_spec(**more), padding)).create()
+def one(**more):
+    return Features(table_spec(**more)).create()
 
 
 def test_static_shape_in_graphs():
-    features = Features((table_spec("a", 4), None), (table_spec("b", 7), None)).create()
+    features = Features(table_spec("a", 4), table_spec("b", 7)).create()
 
     @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.int64), tf.TensorSpec(None, tf.int64)])
     def read(a, b):
@@ -113,28 +91,27 @@ def test_a_table_that_was_made_anew_is_found_again():
 def test_a_graph_made_for_another_spec_is_refused():
     one(dim=4)
     with pytest.raises(tf.errors.FailedPreconditionError, match="not the one this graph was made for"):
-        Features((table_spec(dim=5), None)).lookup([1])
+        Features(table_spec(dim=5)).lookup([1])
 
 
-def test_gradients_of_a_wrong_shape_are_refused():
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        *(({"grads": [np.ones(shape)]}, r"must be \[1, 4\]") for shape in ((1, 3), (2, 4), (1, 4, 1), (4,))),
+        ({"rates": [1.0, 1.0]}, "2 learning rates for 1 tables"),
+        ({"rates": [np.nan]}, "not finite"),
+    ],
+)
+def test_gradients_and_rates_that_do_not_fit(more, words):
     features = one()
-    for shape in [(2, 3), (1, 4), (2, 4, 1), (8,)]:
-        out = features.lookup([1, 2], training=True)
-        with pytest.raises(tf.errors.InvalidArgumentError, match=r"must be \[2, 4\]"):
-            features.apply(out.token, [[1, 2]], [np.ones(shape)])
+    out = features.lookup([1], training=True)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=words):
+        features.apply(out.token, [[1]], **{"grads": [np.ones((1, 4))], **more})
 
 
 def test_hints_of_a_wrong_dim_are_refused():
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"must be \[0, 4\]"):
         one().lookup([1], hints=[tf.zeros([0, 5])])
-
-
-def test_learning_rates_are_checked():
-    features = one()
-    for rates, message in [([1.0, 1.0], "2 learning rates for 1 tables"), ([np.nan], "not finite")]:
-        out = features.lookup([1], training=True)
-        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-            features.apply(out.token, [[1]], [np.ones((1, 4))], rates=rates)
 
 
 @pytest.mark.parametrize(
@@ -149,15 +126,9 @@ def test_learning_rates_are_checked():
     ],
 )
 def test_broken_specs_are_refused(specs, message):
+    ids, hints = [tf.constant([1], tf.int64)], [tf.zeros([0, 4])]
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-        native.ops.het_lookup(
-            ids=[tf.constant([1], tf.int64)],
-            anchor=0.0,
-            hints=[tf.zeros([0, 4])],
-            tables=["t"],
-            specs=specs,
-            training=False,
-        )
+        native.ops.het_lookup(ids=ids, anchor=0.0, hints=hints, tables=["t"], specs=specs, training=False)
 
 
 def test_build_info():

@@ -1,7 +1,6 @@
 """No model silently trains an old one's rows: own tables of layers, and warnings of old rows."""
 
 import gc
-import warnings
 
 import numpy as np
 import pytest
@@ -52,31 +51,22 @@ def clear():
 
 
 @pytest.mark.slow
-def test_every_fold_begins_anew():
-    first = []
-    for _ in range(3):
-        clear()
-        model = build()
-        first.append(train(model))
-        assert het_tf.tables() == [model.layers[1].tables[0].name]
-        del model
-        gc.collect()
-        assert het_tf.tables() == [], "the table goes with its layer"
-    assert first[0] == pytest.approx(np.log(2), abs=0.1)
-    assert first == [first[0]] * 3, "each fold has the initial rows of the first one"
-
-
-@pytest.mark.slow
-def test_a_cell_that_is_run_again_begins_anew():
-    """The model before lives until the new one is there."""
+@pytest.mark.parametrize("lives", [False, True])
+def test_every_fold_or_cell_begins_anew(lives):
+    """The model before lives until the new one is there, as in a cell that is run again, or does not."""
     losses, model = [], None
     for _ in range(3):
+        if not lives:
+            del model
+            gc.collect()
+            assert het_tf.tables() == [], "the table goes with its layer"
         keras.backend.clear_session()
         model = build()
         losses.append(train(model))
         gc.collect()
-        assert len(het_tf.tables()) == 1
-    assert losses == [losses[0]] * 3
+        assert het_tf.tables() == [model.layers[1].tables[0].name]
+    assert losses[0] == pytest.approx(np.log(2), abs=0.1)
+    assert losses == [losses[0]] * 3, "each has the initial rows of the first one"
 
 
 @pytest.mark.slow
@@ -84,32 +74,29 @@ def test_a_search_for_hyperparameters_begins_anew(tmp_path):
     """As Keras Tuner does it: build(hp) for each trial and execution, and once more for the best weights."""
     path = str(tmp_path / "best.weights.h5")
     losses = []
-    for dim in (2, 4):
-        for _ in range(2):
-            clear()
-            model = build(dim)
-            losses.append(train(model))
-            model.save_weights(path)
+    for dim in (2, 2, 4, 4):
+        clear()
+        model = build(dim)
+        losses.append(train(model))
+        model.save_weights(path)
     assert losses[0] == losses[1] and losses[2] == losses[3], "each begins anew"
-    want = model(IDS)
     best = build(4)
     best.load_weights(path)
-    np.testing.assert_array_equal(best(IDS), want)
+    np.testing.assert_array_equal(best(IDS), model(IDS))
 
 
 def test_the_table_of_a_living_layer_is_not_touched():
     one = build()
     train(one)
-    rows = het_tf.Table("embedding").to_numpy()[1]
+    first = het_tf.Table("embedding")
+    rows = first.to_numpy()[1]
     keras.backend.clear_session()
     other = build()
     assert other.layers[1].name == "embedding" and other.layers[1].tables[0].name == "embedding@2"
     train(other)
-    np.testing.assert_array_equal(het_tf.Table("embedding").to_numpy()[1], rows)
+    np.testing.assert_array_equal(first.to_numpy()[1], rows)
     ids = np.arange(100, 110)
-    np.testing.assert_array_equal(
-        het_tf.Table("embedding").lookup(ids), het_tf.Table("embedding@2").lookup(ids)
-    )
+    np.testing.assert_array_equal(first.lookup(ids), het_tf.Table("embedding@2").lookup(ids))
 
 
 def test_unnamed_table_is_shared_by_config():
@@ -156,13 +143,9 @@ def test_rows_that_nobody_asked_for_are_told_of(living):
         del model
     clear()
     new = named()
-    with pytest.warns(
-        het_tf.python.table.registry.OldRowsWarning, match=r"'items'.* 64 rows .*clear\(\).*reuse=True"
-    ):
+    with pytest.warns(registry.OldRowsWarning, match=r"'items'.* 64 rows .*clear\(\).*reuse=True"):
         new.fit(IDS, NOISE, verbose=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", registry.OldRowsWarning)
-        new.fit(IDS, NOISE, verbose=0)  # once
+    new.fit(IDS, NOISE, verbose=0)  # once: here it is an error
 
 
 @pytest.mark.slow
@@ -190,12 +173,6 @@ def test_rows_that_somebody_asked_for_are_not(tmp_path):
     learn(named(reuse=True))
     het_tf.reset()
     learn(named())
-
-
-def test_layers_may_share_table_from_start():
-    model = saving_lib.build("shared")
-    saving_lib.train(model)
-    assert het_tf.tables() == ["a/b c"]
 
 
 # --- copies ----------------------------------------------------------------------------------------
@@ -258,15 +235,13 @@ class Subclassed(keras.Model):
 
 
 def test_load_model_of_a_class_of_ones_own(tmp_path):
-    path = str(tmp_path / "x.keras")
-    model = Subclassed()
+    model, table = Subclassed(), het_tf.Table("items")
     model(IDS)
-    het_tf.Table("items").assign([1], np.ones((1, 4)))
-    model.save(path)
-    het_tf.Table("items").assign([1], np.zeros((1, 4)))
-    loaded = keras.models.load_model(path, custom_objects={"Subclassed": Subclassed})
-    np.testing.assert_array_equal(loaded(IDS)[1], np.ones(4))
-    np.testing.assert_array_equal(model(IDS)[1], np.zeros(4))
+    table.assign([1], np.ones((1, 4)))
+    model.save(tmp_path / "x.keras")
+    table.assign([1], np.zeros((1, 4)))
+    loaded = keras.models.load_model(tmp_path / "x.keras", custom_objects={"Subclassed": Subclassed})
+    np.testing.assert_array_equal([loaded(IDS)[1], model(IDS)[1]], [np.ones(4), np.zeros(4)])
 
 
 def test_copies_share_a_table_where_their_originals_do(tmp_path):
@@ -322,9 +297,7 @@ def test_names_at_a_server_follow_the_program_alone(server):
     het_tf.reset()
     keras.backend.clear_session()
     model = build()
-    with pytest.warns(
-        het_tf.python.table.registry.OldRowsWarning, match="'embedding' of the parameter server.* a name"
-    ):
+    with pytest.warns(registry.OldRowsWarning, match="'embedding' of the parameter server.* a name"):
         model.fit(IDS, NOISE, verbose=0)
     het_tf.reset()
     named().fit(IDS, NOISE, verbose=0)

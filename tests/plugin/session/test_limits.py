@@ -62,9 +62,8 @@ def test_limits_are_no_part_of_what_a_table_is():
     assert limited.spec == plain.spec
     assert limited.get_config() != plain.get_config()
     again = het_tf.TableConfig.from_config(limited.get_config())
-    assert (
-        again._limits == limited._limits == {"ttl": 60, "max_rows": 1000, "min_count": 2, "min_count_ttl": 30}
-    )
+    limits = {"ttl": 60, "max_rows": 1000, "min_count": 2, "min_count_ttl": 30}
+    assert again._limits == limited._limits == limits
     old = {key: value for key, value in plain.get_config().items() if key not in limited._limits}
     assert het_tf.TableConfig.from_config(old)._limits == plain._limits
 

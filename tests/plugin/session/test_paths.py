@@ -19,14 +19,7 @@ from het_tf.python import cli, files
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
-_STORAGE = [
-    "gs://bucket/x",
-    "s3://bucket/x",
-    "hdfs://host/x",
-    "https://host/x",
-    "file:///x",
-    Path("gs://b/x"),
-]
+_STORAGE = ["gs://bucket/x", "s3://bucket/x", "hdfs://h/x", "https://h/x", "file:///x", Path("gs://b/x")]
 _CALLS = {
     "save": checkpoint.save,
     "since": lambda path: checkpoint.save("here", since=path),
@@ -38,9 +31,7 @@ _CALLS = {
     "Checkpoint": callbacks.Checkpoint,
     "RestoreBest": lambda path: callbacks.RestoreBest(directory=path),
     "Publish": lambda path: callbacks.Publish(directory=path),
-    "ProgressiveEvaluation": lambda path: callbacks.ProgressiveEvaluation(
-        [tf.keras.metrics.AUC()], path=path
-    ),
+    "Progressive": lambda path: callbacks.ProgressiveEvaluation([tf.keras.metrics.AUC()], path=path),
     "check": lambda path: check(path, None, {}),
     "Stats": Stats.load,
     "Graph": Graph.open,
@@ -55,6 +46,9 @@ _COMMANDS = {
 }
 
 
+REFUSED = r"files of this machine and its mounts|give the path without 'file://'"
+
+
 @pytest.fixture(autouse=True)
 def _here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -65,9 +59,7 @@ def _here(tmp_path, monkeypatch):
 @pytest.mark.parametrize("call", _CALLS.values(), ids=_CALLS)
 @pytest.mark.parametrize("path", _STORAGE, ids=str)
 def test_a_call_refuses_other_storage(call, path):
-    with pytest.raises(
-        ValueError, match=r"files of this machine and its mounts|give the path without 'file://'"
-    ):
+    with pytest.raises(ValueError, match=REFUSED):
         call(path)
 
 
@@ -76,9 +68,8 @@ def test_a_command_refuses_other_storage(command, capsys):
     with pytest.raises(SystemExit) as end:
         cli.main([one.format("gs://bucket/x") for one in command])
     assert end.value.code == 2
-    assert (
-        "'gs://bucket/x', and het_tf reads and writes only files of this machine" in capsys.readouterr().err
-    )
+    said = capsys.readouterr().err
+    assert "'gs://bucket/x', and het_tf reads and writes only files of this machine" in said
 
 
 def test_an_export_refuses_other_storage():
