@@ -121,6 +121,7 @@ train: build ## train Wide & Deep on the census data, from nothing
 # that can be called alone. CMakePresets.json says what the configurations of the C++ tests are. A recipe has one
 # stage of tests, so that one that fails keeps none of the others from running (tools/stages.sh).
 .PHONY: test test-fast test-all test-stages test-fast-stages test-all-stages test-fast-check test-fast-python
+.PHONY: test-documents test-documents-stages test-documents-python
 .PHONY: build-check python-libraries test-check test-threads test-exact test-python
 # A file of tests stays in one process: its tests share a server. conftest.py puts the files that take long first.
 PYTEST := -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=20
@@ -185,6 +186,12 @@ LEFT := "release-check=the wheel in an empty environment, the site, the image" \
 test-stages: test-check test-threads test-exact test-python
 test: ## every invariant and feature: twelve minutes on two cores once all is built
 	@tools/stages.sh test-stages $(LEFT)
+
+test-documents-python: build
+	@$(STAGE) --show documents "tests of documents and set-up" $(PY) $(PYTEST) tests/docs -m "not long"
+test-documents-stages: test-documents-python release-site
+test-documents: ## what a change of documents alone must pass
+	@tools/stages.sh test-documents-stages
 
 test-fast-check: build-check
 	@$(STAGE) check "C++ tests without servers, one in five hundred schedules" $(call ctest,check,0.01,-L "^(unit|wire|protocol|files)$$")

@@ -229,3 +229,27 @@ def test_all_test_stages_run_although_all_fail(tmp_path, goal):
         " symbols benchmarks notebooks previous instructions installed site backend-torch backend-jax",
     }[goal]
     assert ran == set(expected.split())
+
+
+@pytest.mark.parametrize(
+    ("base", "file", "targets"),
+    [
+        ("HEAD", "docs/page.md", "test-documents"),
+        ("HEAD", "het_tf/code.py", "test test-backends release-check"),
+        ("no-such-commit", "docs/page.md", "test test-backends release-check"),
+        ("", "docs/page.md", "test test-backends release-check"),
+    ],
+)
+def test_a_change_of_documents_alone_runs_what_can_see_it(tmp_path, base, file, targets):
+    for name in (".ci/run", "het_tf/code.py", "docs/page.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    shutil.copy(ROOT / ".ci/run", tmp_path / ".ci/run")
+    for command in ("init -q", "add -A", "-c user.name=A -c user.email=a@b commit -qm One"):
+        subprocess.run(["git", *command.split()], cwd=tmp_path, check=True)
+    (tmp_path / file).write_text("changed")
+    (tmp_path / "make").write_text('#!/bin/sh\necho "$@"\n')
+    (tmp_path / "make").chmod(0o755)
+    env = {**os.environ, "CI_BASE": base, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run([tmp_path / ".ci/run"], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == targets.split()
