@@ -1,11 +1,7 @@
 """Public names and their arguments change on purpose only."""
 
-from pathlib import Path
-
 import pytest
 from tools_lib import script
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture

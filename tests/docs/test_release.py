@@ -1,12 +1,9 @@
 """What `make release` and `make release-check` refuse; that they work is `make release-check` itself."""
 
 import zipfile
-from pathlib import Path
 
 import pytest
 from tools_lib import script
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -58,22 +56,6 @@ def test_everything_of_a_table_comes_back(tmp_path, name):
     np.testing.assert_array_equal(
         a(saved["a"]["ids"], training=False), het_tf.Table("a").lookup(saved["a"]["ids"])
     )
-
-
-def test_save_includes_unsent_updates_of_caches(tmp_path):
-    def make():
-        return het_tf.keras.Embedding(3, name="t", cache=het_tf.Cache(staleness=math.inf, rows=50))
-
-    train(make())
-    assert het_tf.Table("t").stats()["cache"]["unsent_rows"] > 0
-    checkpoint.save(tmp_path)
-    saved = tables()
-    train(make(), 10, 20)
-    assert het_tf.Table("t").stats()["cache"]["unsent_rows"] > 0
-    checkpoint.restore(tmp_path)
-    same(tables(), saved)
-    ids = saved["t"]["ids"]
-    np.testing.assert_array_equal(make()(ids, training=False), het_tf.Table("t").lookup(ids))
 
 
 def test_namespaces_are_apart(tmp_path):

@@ -79,16 +79,6 @@ def play(monkeypatch):
     return play
 
 
-def test_alone_nothing_is_exchanged():
-    ranks = Ranks()
-    assert (ranks.rank, ranks.size) == (0, 1)
-    assert ranks.together("x", lambda: 3) == [3] and ranks.first("x", lambda: 4) == 4
-    ranks.agree("arguments", 1)
-    assert ranks.share([1, 2, 3]) == [1, 2, 3]
-    with pytest.raises(KeyError):
-        ranks.together("x", lambda: {}[1])
-
-
 def test_results_of_all_ranks_and_of_the_first(play):
     hvd = play(lambda value: ([one * 10 for one in value[0]], [], ""))
     ranks = Ranks()

@@ -7,11 +7,6 @@ import pytest
 
 from het_tf.ext.sizing.python.budget import Curve, split_budget
 
-EXAMPLE = [
-    Curve("user", 100, ((0, 9.0), (100, 4.0), (200, 3.0))),
-    Curve("item", 100, ((0, 6.0), (100, 4.0), (200, 2.0))),
-]
-
 
 def some_curves(seed, convex, tables=5, points=5):
     """Random curves; what a row saves falls along a convex one."""
@@ -52,12 +47,6 @@ def best(curves, budget):
         for choice in itertools.product(*(curve.points for curve in curves))
         if sum(curve.row_bytes * point[0] for curve, point in zip(curves, choice, strict=True)) <= budget
     )
-
-
-def test_bytes_go_where_they_save_most():
-    """Would see a budget that is shared by rows, or in the order of the tables."""
-    assert split_budget(EXAMPLE, 30_000) == {"user": 100, "item": 200}
-    assert split_budget(EXAMPLE, 10_000) == {"user": 100, "item": 0}
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -134,11 +134,6 @@ def test_hot_rows_cover_nine_tenths_of_uses(plan):
     assert item["hot_rows"] < item["rows"] / 2 and user["hot_rows"] > user["rows"] / 2
 
 
-def test_more_memory_is_more_hits(plan, stats):
-    more = dataclasses.replace(REQUEST, cache_bytes=4 * plan["forecast"]["cache_bytes"])
-    assert forecast(stats, more)["forecast"]["hit_rate"] > plan["forecast"]["hit_rate"] + 0.02
-
-
 def test_caches_that_the_sample_cannot_fill_are_named(tmp_path):
     profiler = Profiler({"user": feature("user", 8)}, "few")
     profiler.add({"user": np.random.default_rng(1).integers(0, 1 << 40, 4096)})

@@ -39,28 +39,16 @@ def test_predictions_are_those_of_the_training_model(name, format, exported):
     assert format == "native" or "ResourceGather" in ops
 
 
-def test_the_export_is_a_moment(rng, tmp_path):
+def test_the_export_is_a_moment_and_changes_nothing(rng, tmp_path):
     model = lib.one_table()
     lib.fill("item", [1, 2, 3], rng)
-    before = model({"ids": tf.constant([1, 2, 9])})["ids"].numpy()
+    before, rows = model({"ids": tf.constant([1, 2, 9])})["ids"].numpy(), het_tf.Table("item").scan()
     het_tf.export(model, tmp_path / "1", verbose=False)
+    for column, values in het_tf.Table("item").scan().items():
+        np.testing.assert_array_equal(values, rows[column])
     lib.fill("item", [1, 2, 9], rng)
     assert not np.array_equal(model({"ids": tf.constant([1, 2, 9])})["ids"].numpy(), before)
     np.testing.assert_array_equal(lib.serve(tmp_path / "1")(ids=np.array([1, 2, 9]))["ids"], before)
-
-
-@pytest.mark.slow
-def test_export_changes_nothing(rng, tmp_path):
-    model = lib.trained(rng)
-    before = {name: het_tf.Table(name).scan() for name in het_tf.tables()}
-    het_tf.export(model, tmp_path / "1", verbose=False)
-    for name, columns in before.items():
-        after = het_tf.Table(name).scan()
-        for column, values in columns.items():
-            np.testing.assert_array_equal(after[column], values)
-    lib.train(model, rng)
-    changed = het_tf.Table("toy/deep").scan()["rows"]
-    assert not np.array_equal(changed, before["toy/deep"]["rows"])
 
 
 @pytest.mark.slow
@@ -79,6 +67,7 @@ def test_slots_and_optimizers_stay(rng, tmp_path):
 FORMATS = {"portable": het_tf.serving.Portable(), "native": het_tf.serving.Native()}
 LOWEST = 1 - 2**63  # -2**63 is refused
 RAGGED = ("ragged", "sequence")
+CONSTANT = het_tf.initializers.Constant(2.0)
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -125,6 +114,27 @@ def test_inputs_of_every_kind(format, rng, tmp_path):
     got = lib.serve(tmp_path / "1")(**signatures.feed(list(batch), list(batch.values())))
     for name, rows in wanted.items():
         np.testing.assert_array_equal(got[name], rows.numpy(), err_msg=name)
+
+
+@pytest.mark.parametrize("unknown", ["initial", "zeros"])
+@pytest.mark.parametrize("format", [het_tf.serving.Portable, het_tf.serving.Native])
+def test_ids_without_a_row(format, unknown, rng, tmp_path):
+    """Of a table with rows, and of an empty one; and no ids at all."""
+    tables = [het_tf.TableConfig("u", 3), het_tf.TableConfig("c", 3, initializer=CONSTANT),
+              het_tf.TableConfig("none", 3)]  # fmt: skip
+    inputs = {table.name: keras.Input((), dtype="int64", name=table.name) for table in tables}
+    model = lib.embedding_model({t.name: het_tf.FeatureConfig(t) for t in tables}, inputs)
+    rows = {name: lib.fill(name, [5, -5], rng) for name in "uc"}
+    het_tf.export(model, tmp_path / "1", format(unknown=unknown), verbose=False)
+    serve, ids = lib.serve(tmp_path / "1"), np.array([5, 6, LOWEST, -5], np.int64)
+    got = serve(**dict.fromkeys(inputs, ids))
+    for name in inputs:
+        want = het_tf.Table(name).lookup(ids) if unknown == "initial" else np.zeros((4, 3), np.float32)
+        if name in rows:
+            want[[0, 3]] = rows[name]
+        np.testing.assert_array_equal(got[name], want, err_msg=name)
+    assert serve(**dict.fromkeys(inputs, ids[:0]))["u"].shape == (0, 3)
+    assert unknown == "initial" or "If" not in lib.ops_of(tmp_path / "1")
 
 
 def test_sparse_ids_with_weights(rng, tmp_path):

@@ -22,7 +22,6 @@ from het_tf.python.session import native as library
 pytestmark = saving_lib.MARKS
 
 keras = tf.keras
-LOWEST = 1 - 2**63  # -2**63 is refused
 
 
 def export(model: Any, path: Path, *, signatures: Any = None, overwrite: bool = False, **options: Any) -> Any:
@@ -43,26 +42,6 @@ def asset(path: Path) -> Path:
 
 
 # --- predictions --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("unknown", ["initial", "zeros"])
-def test_ids_without_a_row(unknown, rng, tmp_path):
-    model = item_model()
-    rows = fill("item", [5, -5], rng)
-    export(model, tmp_path / "m", unknown=unknown)
-    ids = np.array([5, 6, LOWEST, -5], np.int64)
-    got = serve(tmp_path / "m")(id=ids)["id"]
-    want = het_tf.Table("item").lookup(ids) if unknown == "initial" else np.zeros((4, 3), np.float32)
-    want[[0, 3]] = rows
-    np.testing.assert_array_equal(got, want)
-
-
-def test_an_empty_table_and_an_empty_batch(tmp_path):
-    model = item_model()
-    export(model, tmp_path / "m")
-    answer = serve(tmp_path / "m")
-    assert answer(id=np.zeros(0, np.int64))["id"].shape == (0, 3)
-    np.testing.assert_array_equal(answer(id=np.array([4]))["id"], het_tf.Table("item").lookup([4]))
 
 
 @pytest.mark.parametrize("rows", ["float16", "bfloat16", "int8"])

@@ -56,12 +56,6 @@ def test_index_maps_only_known_ids_to_distinct_slots(kind, size, rng):
     assert made.bytes <= 9.7 * len(ids) + 100
 
 
-def test_an_empty_table_has_no_id():
-    ids = np.concatenate([np.arange(-3000, 3000), [-(2**63), 2**63 - 1]])
-    slots, hit = found(index.Index([np.zeros(0, np.int64)]), ids)
-    assert not hit.any() and slots.max() < 2
-
-
 def test_tables_of_a_group_stay_apart(rng):
     tables = [rng.integers(-50, 50, 60), np.zeros(0, np.int64), np.arange(1000), np.array([7])]
     tables = [np.unique(ids) for ids in tables]
@@ -124,21 +118,6 @@ def test_unknown_ids_have_their_initial_rows_bit_for_bit(rng, tmp_path):
     for table in tables:
         wanted = het_tf.Table(table.name).lookup(x)
         np.testing.assert_array_equal(got[table.name].view(np.int32), wanted.view(np.int32), repr(table))
-
-
-def test_unknown_ids_read_zeros_by_choice(rng, tmp_path):
-    tables = [
-        het_tf.TableConfig("u", 3),
-        het_tf.TableConfig("c", 3, initializer=het_tf.initializers.Constant(2.0)),
-    ]
-    inputs = {name: keras.Input((), dtype="int64", name=name) for name in "uc"}
-    model = lib.embedding_model({t.name: het_tf.FeatureConfig(t) for t in tables}, inputs)
-    rows = {name: lib.fill(name, [1, 2], rng) for name in "uc"}
-    het_tf.export(model, tmp_path / "1", het_tf.serving.Portable(unknown="zeros"), verbose=False)
-    got = lib.serve(tmp_path / "1")(u=np.array([9, 2]), c=np.array([1, -5]))
-    np.testing.assert_array_equal(got["u"], [[0, 0, 0], rows["u"][1]])
-    np.testing.assert_array_equal(got["c"], [rows["c"][0], [0, 0, 0]])
-    assert "If" not in lib.ops_of(tmp_path / "1")
 
 
 # --- groups -------------------------------------------------------------------------------------------------
