@@ -205,6 +205,7 @@ def test_data_that_is_bad(example: Any, tmp_path: Path, monkeypatch: pytest.Monk
     good = criteo_lines(2)[1]
     (tmp_path / "empty").touch()
     for name, message in {
+        "censos": "there is no data set 'censos'; give census, movielens",
         "census:1": "there is no data set 'census:1'; give census, movielens",
         "criteo": "there is no data set 'criteo'",
         "criteo_like:9": "ROWS is '9'; give a number of 10 or more",
@@ -242,7 +243,6 @@ def test_data_that_is_bad(example: Any, tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("script", "arguments", "message"),
     [
-        ("wide_deep", ["--data", "censos"], "there is no data set 'censos'; give census, movielens"),
         ("deepfm", ["--export", "/proc/none/1"], "--export: /proc/none cannot be made"),
     ],
 )

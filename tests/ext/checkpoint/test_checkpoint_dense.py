@@ -129,15 +129,6 @@ def test_a_type_that_does_not_fit_is_refused(monkeypatch):
         dense.variables_of(make())
 
 
-def test_weights_are_what_computes_the_outputs():
-    """Would catch anchors of tables, the optimizer, seeds or metrics among published weights."""
-    model = make()
-    train(model)
-    names = [one.name.rpartition("/")[2] for one in dense.weights_of(model)]
-    assert len(names) == len(set(one.name for one in dense.weights_of(model))) == 10
-    assert set(names) == {"beta", "bias", "gamma", "kernel", "moving_mean", "moving_variance"}
-
-
 def test_the_signature_is_of_names_shapes_and_types():
     specs = [("w", (2, 3), "float32"), ("s", (), "bfloat16")]
     whole = tensors.signature(specs)
@@ -249,10 +240,3 @@ def test_what_has_no_weights_is_refused():
         dense.variables_of("model")
     with pytest.raises(RuntimeError, match="no weights yet; call it on a batch"):
         dense.variables_of(keras.Sequential([keras.layers.Dense(1)]))
-
-
-def test_failed_write_names_the_file(tmp_path):
-    (tmp_path / dense.FILE).write_text("precious")
-    with pytest.raises(FileExistsError, match=r"dense\.safetensors"):
-        dense.write(tmp_path, dense.variables_of(make()))
-    assert (tmp_path / dense.FILE).read_text() == "precious"

@@ -1,69 +1,12 @@
-"""Matching of tables before a load, and exchanges between ranks, without rows."""
+"""Exchanges between ranks, without rows."""
 
 from __future__ import annotations
 
 import pytest
-from checkpoint_lib import SPEC, document
 from played_lib import Played
 
-from het_tf.ext.checkpoint.python import compare, manifest
 from het_tf.ext.checkpoint.python.ranks import Ranks
 from het_tf.python.session import settings
-
-# --- what tables must have in common -----------------------------------------------------------------------
-
-
-def saved(tmp_path, **tables) -> manifest.Manifest:
-    listed = [{**document()["tables"][0], "name": name, "spec": {**SPEC, "name": name, **spec}}
-              for name, spec in tables.items()]  # fmt: skip
-    return manifest.Manifest(tmp_path, document(tables=listed))
-
-
-def live(**tables):
-    return {
-        name: {"spec": {**SPEC, "name": name, **spec}, "slots": [["accumulator", 4]]}
-        for name, spec in tables.items()
-    }
-
-
-@pytest.mark.parametrize(
-    ("change", "line"),
-    [
-        ({"dim": 8}, r"dim +4 +8"),
-        ({"seed": 3}, r"seed +0 +3"),
-        ({"initializer": {"name": "uniform", "a": -0.1, "b": 0.05}}, r"initializer\.a +-0\.05 +-0\.1"),
-        ({"optimizer": {"name": "sgd", "params": {}}, "dim": 2}, r"optimizer\.params\.eps +1e-07 +-"),
-    ],
-)
-def test_what_a_row_means_must_not_differ(tmp_path, change, line):
-    for slots in (True, False):
-        if slots or "optimizer" not in change:
-            with pytest.raises(ValueError, match=line) as caught:
-                compare.match(saved(tmp_path, a={}), live(a=change), slots=slots, strict=False)
-            assert "declare the table as it was saved" in str(caught.value)
-    assert "slots=False" not in str(caught.value), "that would not help"
-
-
-def test_an_optimizer_may_change_if_its_slots_begin_anew(tmp_path):
-    here = live(a={"optimizer": {"name": "adam", "params": {"beta1": 0.9}}})
-    with pytest.raises(ValueError, match=r'optimizer\.name +"adagrad" +"adam"') as caught:
-        compare.match(saved(tmp_path, a={}), here)
-    assert "give slots=False" in str(caught.value) and "optimizer.params.beta1" in str(caught.value)
-    assert compare.match(saved(tmp_path, a={}), here, slots=False).tables == {"a": "a"}
-    # Equal by name and parameters, with other slots: as of another version.
-    here = live(a={})
-    here["a"]["slots"] = [["accumulator", 1]]
-    with pytest.raises(ValueError, match=r'slots +\[\["accumulator", 4\]\] +\[\["accumulator", 1\]\]'):
-        compare.match(saved(tmp_path, a={}), here)
-    # Ftrl's values are made of its slots.
-    here = live(a={"optimizer": {"name": "ftrl", "params": {}}})
-    with pytest.raises(ValueError, match="FTRL computes the values from the slots"):
-        compare.match(saved(tmp_path, a={}), here, slots=False)
-    with pytest.raises(ValueError, match=r"as it was saved$"):
-        compare.match(saved(tmp_path, a={}), here)
-
-
-# --- ranks -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

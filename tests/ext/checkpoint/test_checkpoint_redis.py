@@ -68,27 +68,6 @@ def test_removals_beyond_max_tombstones_during_an_increment_make_it_whole(tmp_pa
 
 
 @pytest.mark.long
-def test_dead_server_fails_save_keeps_last_checkpoint(tmp_path, monkeypatch):
-    call = native.call
-    with redis_lib.running(tmp_path / "server") as server:
-        het_tf.init(ps=het_tf.Store(server.address, timeout=1.0, deadline=2.0))
-        train(layer("t"))
-        path = checkpoint.save(tmp_path / "c")
-
-        def kill(function, *arguments):
-            if function == "HetSaveRows" and "rows-00007" in arguments[1]:
-                server.kill()
-            return call(function, *arguments)
-
-        with monkeypatch.context() as patched:
-            patched.setattr(native, "call", kill)
-            with pytest.raises((ConnectionError, TimeoutError)):
-                checkpoint.save(tmp_path / "c")
-        assert list((tmp_path / "c").iterdir()) == [path]
-        assert checkpoint.verify(tmp_path / "c").path == path
-
-
-@pytest.mark.long
 def test_a_long_load_keeps_the_tables(tmp_path, server, monkeypatch):
     """The mark of the load would end after three seconds; the load takes six, and renews it."""
     het_tf.init(ps=server.address)

@@ -38,9 +38,9 @@ def test_one_server_from_up_to_down(tmp_path):
         table = het_ps("status", "--ps", address, "--interval", "0.05").out
         assert f"shard 0  primary  up  127.0.0.1:{port}\n    64 partitions, {server['rows']} rows" in table
         assert re.search(r"memory .* of 67.1 MB: .* partitions, .* replication; on disk: aof\n", table)
+        assert re.search(r"[\d.]+ bytes a row", table)
         for path in (directory, *directory.rglob("*")):
             assert path.stat().st_mode & 0o077 == 0, path
-        assert re.search(r"[\d.]+ bytes a row", table)
 
         before = pids(directory)
         assert "runs already" in het_ps("up", "--dir", directory).err

@@ -18,6 +18,14 @@ import het_tf
 pytestmark = redis_lib.MARKS
 
 
+def stores(server):
+    """Goes to tables of this process, then to those of a server."""
+    for ps in ("", server.address):
+        het_tf.reset()
+        het_tf.init(ps=ps)
+        yield ps
+
+
 # All optimizers at all bounds: tests/core/protocol/schedules_test.cc and engine/exactness_test.cc.
 @pytest.mark.parametrize(
     ("name", "staleness", "cache_rows"),
@@ -25,19 +33,13 @@ pytestmark = redis_lib.MARKS
 )
 def test_one_worker_equals_local_store(server, name, staleness, cache_rows):
     found = {}
-    for ps in ("", server.address):
-        het_tf.reset()
-        het_tf.init(ps=ps)
+    for ps in stores(server):
         arguments = {"momentum": 0.9} if name == "SGD" and staleness else {}
         if name == "RowWiseAdagrad":
             arguments = {"decay_steps": 4}  # then a step depends on the row's age
         optimizer = getattr(het_tf.optimizers, name)(0.1 if arguments or name != "SGD" else 0.5, **arguments)
-        layer = het_tf.keras.Embedding(
-            4,
-            name="t",
-            optimizer=optimizer,
-            cache=het_tf.Cache(staleness=staleness, rows=cache_rows if ps else None, wire="float32"),
-        )
+        cache = het_tf.Cache(staleness=staleness, rows=cache_rows if ps else None, wire="float32")
+        layer = het_tf.keras.Embedding(4, name="t", optimizer=optimizer, cache=cache)
         redis_lib.train(layer, 25)
         found[ps] = redis_lib.rows_of("t")
     here, there = found.values()
@@ -48,13 +50,10 @@ def test_one_worker_equals_local_store(server, name, staleness, cache_rows):
 
 def test_rows_move_to_a_server_with_their_ages(server):
     moved = {}
-    for ps in ("", server.address):
-        het_tf.reset()
-        het_tf.init(ps=ps)
+    for ps in stores(server):
         optimizer = het_tf.optimizers.RowWiseAdagrad(0.1, decay_steps=4)
-        layer = het_tf.keras.Embedding(
-            4, name="t", optimizer=optimizer, cache=het_tf.Cache(staleness=0, wire="float32")
-        )
+        cache = het_tf.Cache(staleness=0, wire="float32")
+        layer = het_tf.keras.Embedding(4, name="t", optimizer=optimizer, cache=cache)
         table = het_tf.Table("t")
         if not ps:
             redis_lib.train(layer, 25)
@@ -73,9 +72,7 @@ def test_rows_move_to_a_server_with_their_ages(server):
 
 def test_a_sample_is_of_rows_of_the_whole_table(server):
     ids = np.arange(0, 9000, 3)
-    for ps in ("", server.address):
-        het_tf.reset()
-        het_tf.init(ps=ps)
+    for _ in stores(server):
         het_tf.keras.Embedding(4, name="t")
         table = het_tf.Table("t")
         assert table.sample(5)[1].shape == (0, 4)
@@ -100,9 +97,7 @@ def test_a_sample_is_of_rows_of_the_whole_table(server):
 
 def test_lookup_gives_the_rows_of_the_store_where_asked(server):
     """The cache has them with what rounding has taken from updates on their way."""
-    for ps in ("", server.address):
-        het_tf.reset()
-        het_tf.init(ps=ps)
+    for _ in stores(server):
         cache = het_tf.Cache(rows=100, staleness=100, wire="int8")
         redis_lib.train(het_tf.keras.Embedding(4, name="t", cache=cache), 25)
         table = het_tf.Table("t")
@@ -171,14 +166,8 @@ def test_the_manual_begins_with_what_works(tmp_path):
     port = str(redis_lib.free_port())
     words = command.replace("PATH/het.so", str(redis_lib.MODULE)).replace("6379", port).replace("''", "")
     server = redis_lib.Server(tmp_path)
-    server.arguments = [
-        redis_lib.PROGRAM,
-        *words.split(" "),
-        "--dir",
-        str(tmp_path),
-        "--unixsocket",
-        str(server.socket),
-    ]
+    places = ["--dir", str(tmp_path), "--unixsocket", str(server.socket)]
+    server.arguments = [redis_lib.PROGRAM, *words.split(" "), *places]
     try:
         server.start()
         exec(block.replace("6379", port), {})

@@ -74,18 +74,14 @@ def test_the_deadline_is_the_users(tmp_path):
         with pytest.raises(tf.errors.DeadlineExceededError, match=r"NOREPLICAS.*het_tf.Store\(deadline"):
             redis_lib.train(layer, 1)
         assert server.command("CONFIG", "SET", "min-replicas-to-write", "0").startswith(b"+OK")
-        het_tf.init(
-            ps=het_tf.Store(server.address, deadline=2)
-        )  # nothing is different: fine, though there are tables
+        het_tf.init(ps=het_tf.Store(server.address, deadline=2))  # nothing is different: there may be tables
         with pytest.raises(RuntimeError, match="somewhere else already"):
             het_tf.init(ps=het_tf.Store(server.address, deadline=5))
 
 
 def test_a_server_without_room_for_another_client_says_so(tmp_path):
     """Would catch: "Broken pipe" or a refused login, after which a user looks for another fault."""
-    full = (
-        r"redis.sock has no room for more clients \(ERR max number of clients reached\); raise its maxclients"
-    )
+    full = r"sock has no room for more clients \(ERR max number of clients reached\); raise its maxclients"
     with redis_lib.running(tmp_path / "r", "--maxclients", "2") as server, contextlib.ExitStack() as held:
         for _ in range(2):
             client = held.enter_context(socket.socket(socket.AF_UNIX))

@@ -41,23 +41,6 @@ def asset(path: Path) -> Path:
     return file
 
 
-# --- predictions --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("rows", ["float16", "bfloat16", "int8"])
-def test_smaller_rows_are_those_of_the_portable_format(rows, rng, tmp_path):
-    model = item_model(dim=7)
-    ids = np.arange(200)
-    values = fill("item", ids, rng) * np.float32(10) ** rng.integers(-6, 4, (200, 1)).astype(np.float32)
-    het_tf.Table("item").assign(ids, values)
-    report = export(model, tmp_path / "n", row_dtype=rows)
-    het_tf.export(model, tmp_path / "p", het_tf.serving.Portable(row_dtype=rows), verbose=False)
-    got = serve(tmp_path / "n")(id=ids)["id"]
-    np.testing.assert_array_equal(got, serve(tmp_path / "p")(id=ids)["id"])
-    assert not np.array_equal(got, values)
-    assert report.tables[0].bytes == 200 * {"float16": 16, "bfloat16": 16, "int8": 12}[rows]
-
-
 # --- where it runs ------------------------------------------------------------------------------------------
 
 

@@ -35,28 +35,33 @@ def model_of(dim=16, name="item", **kwargs):
 
 @pytest.mark.parametrize("rows", ROWS)
 def test_rows_are_those_of_numpy(rows, rng, tmp_path):
+    """In both formats, to the last bit."""
     model = model_of()
     ids = np.arange(1000)
-    values = lib.fill("item", ids, rng) * 3
+    values = lib.fill("item", ids, rng) * np.float32(10) ** rng.integers(-4, 4, (1000, 1)).astype(np.float32)
     values[7] = 0
     values[8, 3] = 1e4
     het_tf.Table("item").assign(ids, values)
-    result = het_tf.export(model, tmp_path / "1", Portable(row_dtype=rows), verbose=False)
-    got = lib.serve(tmp_path / "1")(ids=np.concatenate([ids, [5000]]))["ids"]
-    if rows == "int8":
-        scale = np.abs(values).max(1, keepdims=True) / np.float32(127)
-        assert (np.abs(got[:-1] - values) <= scale / 2 * 1.00001).all()
-        assert (got[7] == 0).all() and np.isfinite(got).all()
-        assert len(np.unique(got[3])) > 8  # not all rounded to one number
-    elif rows == "bfloat16":
-        np.testing.assert_array_equal(got[:-1], values.astype(tf.bfloat16.as_numpy_dtype).astype(np.float32))
-    else:
-        np.testing.assert_array_equal(got[:-1], values.astype(rows).astype(np.float32))
-    # An unknown id's row is not stored, and not rounded.
-    np.testing.assert_array_equal(got[-1], het_tf.Table("item").lookup([5000])[0])
     of_row = {"float32": 64, "float16": 32, "bfloat16": 32, "int8": 20}[rows]
-    assert [table.bytes for table in result.tables] == [1000 * of_row]
-    disk = sum(file.stat().st_size for file in (tmp_path / "1" / "variables").iterdir())
+    answers = []
+    for format in (Portable, het_tf.serving.Native):
+        path = tmp_path / format.__name__
+        result = het_tf.export(model, path, format(row_dtype=rows), verbose=False)
+        got = lib.serve(path)(ids=np.concatenate([ids, [5000]]))["ids"]
+        if rows == "int8":
+            scale = np.abs(values).max(1, keepdims=True) / np.float32(127)
+            assert (np.abs(got[:-1] - values) <= scale / 2 * 1.00001).all()
+            assert (got[7] == 0).all() and np.isfinite(got).all()
+            assert len(np.unique(got[3])) > 8  # not all rounded to one number
+        else:
+            kind = tf.as_dtype(rows).as_numpy_dtype
+            np.testing.assert_array_equal(got[:-1], values.astype(kind).astype(np.float32))
+        # An unknown id's row is not stored, and not rounded.
+        np.testing.assert_array_equal(got[-1], het_tf.Table("item").lookup([5000])[0])
+        assert [table.bytes for table in result.tables] == [1000 * of_row]
+        answers.append(got)
+    np.testing.assert_array_equal(*answers)
+    disk = sum(file.stat().st_size for file in (tmp_path / "Portable" / "variables").iterdir())
     assert 1000 * of_row <= disk <= 1000 * (of_row * 1.07 + 10) + 10_000
 
 
