@@ -11,7 +11,9 @@ import het_tf
 BACKEND = keras.backend.backend()
 IDS, DIM = 12, 3
 on_tensorflow = pytest.mark.skipif(BACKEND != "tensorflow", reason="of TensorFlow")
+on_torch = pytest.mark.skipif(BACKEND != "torch", reason="of PyTorch")
 on_jax = pytest.mark.skipif(BACKEND != "jax", reason="of JAX")
+elsewhere = pytest.mark.skipif(BACKEND == "tensorflow", reason="other tests tell it of TensorFlow")
 
 
 def invalid():

@@ -18,7 +18,8 @@ from het_tf.ext.workers.python import environments
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# What each script begins with: `note(name)` says that something has happened, `wait()` is for ever.
+# What each script begins with: `note(name)` says that something has happened, `wait()` is for ever, and
+# `gone(rank)` waits until the process of a rank that has begun is gone.
 HEAD = """
 import json, os, signal, subprocess, sys, time
 from pathlib import Path
@@ -30,6 +31,10 @@ def note(name, value=None):
     (here / f".{name}.{rank}").rename(here / f"{name}.{rank}.{restart}")
 def wait(name="", ranks=()):
     while not name or not all((here / f"{name}.{one}.{restart}").exists() for one in ranks):
+        time.sleep(0.02)
+def gone(rank):
+    process = json.loads((here / f"began.{rank}.0").read_text())["pid"]
+    while os.path.exists(f"/proc/{process}"):
         time.sleep(0.02)
 """
 
@@ -102,13 +107,6 @@ class Launches:
         self.started.append(Launch(self.folder, process))
         return self.started[-1]
 
-    def end(self) -> None:
-        for one in self.started:
-            if one.process.poll() is None:
-                one.process.send_signal(signal.SIGCONT)
-                one.process.kill()
-            one.process.communicate()
-
 
 @contextlib.contextmanager
 def launches(folder: Path) -> Iterator[Launches]:
@@ -117,4 +115,8 @@ def launches(folder: Path) -> Iterator[Launches]:
     try:
         yield made
     finally:
-        made.end()
+        for one in made.started:
+            if one.process.poll() is None:
+                one.process.send_signal(signal.SIGCONT)
+                one.process.kill()
+            one.process.communicate()

@@ -13,11 +13,10 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-from backends_lib import BACKEND, DIM, IDS, on_tensorflow, rows
+from backends_lib import BACKEND, DIM, IDS, elsewhere, on_tensorflow, on_torch, rows
 
 import het_tf
 
-on_torch = pytest.mark.skipif(BACKEND != "torch", reason="of PyTorch")
 SIZE, STEPS = 4, 6
 pytestmark = pytest.mark.filterwarnings("ignore:`shuffle=True` was passed")
 
@@ -217,7 +216,7 @@ def test_ids_of_a_sample_must_be_known_to_tell_samples_apart(tmp_path):
             het_tf.planner.profile(one, model, out=tmp_path)
 
 
-@pytest.mark.skipif(BACKEND == "tensorflow", reason="of iterators")
+@elsewhere  # of iterators
 @pytest.mark.parametrize("make", [functional, sequential])
 def test_names_that_a_release_of_keras_lacks(make, monkeypatch):
     """The calls of a functional model are in attributes of Keras that are not public."""
@@ -244,7 +243,7 @@ def test_arguments_that_are_refused():
             next(ahead)
 
 
-@pytest.mark.skipif(BACKEND == "tensorflow", reason="of iterators")
+@elsewhere  # of iterators
 def test_an_iterator_that_is_left_and_one_that_fails():
     layer = embed()
 
@@ -270,6 +269,7 @@ def test_an_iterator_that_is_left_and_one_that_fails():
 
 
 @pytest.mark.slow
+@elsewhere  # tests/ext/sizing/test_het_plan_profile.py
 def test_het_plan_forecasts(tmp_path):
     """The commands count what a function of the user's gives."""
     (tmp_path / "clicks.py").write_text(

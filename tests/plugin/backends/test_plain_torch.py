@@ -15,7 +15,6 @@ import het_tf
 
 torch = pytest.importorskip("torch") if BACKEND == "torch" else None
 pytestmark = pytest.mark.skipif(BACKEND != "torch", reason="of PyTorch")
-MODES = ["plain", "twice", "not applied", "zeros"]
 
 
 def bag(mode="mean", **arguments):
@@ -34,32 +33,15 @@ class Reference:
         return made
 
 
-def train(module, mode):
+def train(module):
     torch.manual_seed(0)
     head = torch.nn.Linear(DIM, 1)
-    parameters = [*module.parameters(), *head.parameters()]
-    optimizer = torch.optim.SGD(parameters, 0.1)
-    for step in range(20):
-        optimizer.zero_grad(set_to_none=mode != "zeros")
+    optimizer = torch.optim.SGD([*module.parameters(), *head.parameters()], 0.1)
+    for _ in range(20):
+        optimizer.zero_grad()
         ids, labels = torch.randint(0, IDS, (8, 2)), torch.randn(8)
-        loss = ((head(module(ids))[:, 0] - labels) ** 2).mean()
-        if mode == "twice":
-            loss = loss + ((head(module(ids))[:, 0] + 1) ** 2).mean()
-        loss.backward()
-        if mode != "not applied" or step % 2 == 0:
-            optimizer.step()
-    return head.weight.detach().numpy()
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_loops(mode):
-    module = bag()
-    reference = Reference()
-    heads = [train(one, mode) for one in (module, reference)]
-    np.testing.assert_allclose(rows(), reference.weight.detach().numpy(), rtol=0, atol=1e-6)
-    np.testing.assert_allclose(*heads, rtol=0, atol=1e-6)
-    assert het_tf.Table("t").updates == (10 if mode == "not applied" else 20)
-    assert not module.anchors[0].detach().any()
+        ((head(module(ids))[:, 0] - labels) ** 2).mean().backward()
+        optimizer.step()
 
 
 @pytest.mark.parametrize("mode", ["mean", "sum"])
@@ -91,11 +73,11 @@ def test_the_rate_of_the_group():
 
 def test_state_dict():
     module = bag()
-    train(module, "plain")
+    train(module)
     kept = rows()
     file = io.BytesIO()
     torch.save(module.state_dict(), file)
-    train(module, "plain")
+    train(module)
     assert np.abs(rows() - kept).max() > 0
     file.seek(0)
     module.load_state_dict(torch.load(file))
@@ -184,7 +166,7 @@ def test_a_module_that_is_moved_still_trains(how):
         model.to("meta").to_empty(device="cpu")
     else:
         model.load_state_dict(model.state_dict(), assign=True)
-    train(module, "plain")
+    train(module)
     assert het_tf.Table("t").updates == 20
 
 
@@ -211,16 +193,13 @@ def test_empty_bags_and_lists():
     torch.testing.assert_close(module([1, 2, 7], [0, 2]), expected)
 
 
-def test_arguments_of_torch():
+def test_what_is_refused():
     import het_tf.torch as ours
 
     with pytest.raises(TypeError, match=r"a table has no size: write EmbeddingBag\(16\)"):
         ours.EmbeddingBag(100, 16)
     with pytest.raises(TypeError, match=r"include_last_offset.*give offsets\[:-1\]"):
         bag(include_last_offset=True)
-
-
-def test_what_is_refused():
     module = bag()
     before = rows()
     with pytest.raises(ValueError, match="mode is 'max'"):
@@ -234,13 +213,9 @@ def test_what_is_refused():
         module(torch.nested.nested_tensor([[1, 2], [3]], layout=torch.jagged))
     with pytest.raises(ValueError, match="per_sample_weights"):
         module(torch.tensor([[1]]), per_sample_weights=torch.ones(1, 1))
-    for optimizer, said in (
-        (torch.optim.LBFGS(module.parameters()), "LBFGS"),
-        (torch.optim.SGD(module.parameters(), 0.1, maximize=True), "maximize"),
-    ):
-        module(torch.tensor([[1]])).sum().backward()
-        with pytest.raises(RuntimeError, match=said):
-            optimizer.step(lambda: 0.0)
+    module(torch.tensor([[1]])).sum().backward()
+    with pytest.raises(RuntimeError, match="LBFGS"):
+        torch.optim.LBFGS(module.parameters()).step(lambda: 0.0)
     np.testing.assert_array_equal(rows(), before)
 
 

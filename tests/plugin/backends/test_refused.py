@@ -11,14 +11,12 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-from backends_lib import BACKEND, DIM, apply, array, gradients, on_jax, rows
+from backends_lib import BACKEND, DIM, apply, array, elsewhere, gradients, on_jax, on_torch, rows
 
 import het_tf
 
 ROOT = Path(__file__).parents[3]
 IDS = np.array([1, 2], "int32")
-elsewhere = pytest.mark.skipif(BACKEND == "tensorflow", reason="of other backends than TensorFlow")
-on_torch = pytest.mark.skipif(BACKEND != "torch", reason="of PyTorch")
 
 
 def layer(**arguments):

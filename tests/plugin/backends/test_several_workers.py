@@ -12,13 +12,11 @@ import numpy as np
 import pytest
 import ranks
 import ranks_cases
-from backends_lib import BACKEND, on_jax, on_tensorflow
+from backends_lib import BACKEND, elsewhere, on_jax, on_tensorflow, on_torch
 
 import het_tf
 
 pytestmark = [pytest.mark.slow, ranks.SERVER]
-elsewhere = pytest.mark.skipif(BACKEND == "tensorflow", reason="tests/ext/workers are of TensorFlow")
-on_torch = pytest.mark.skipif(BACKEND != "torch", reason="of PyTorch")
 ONLY = ["nan", "shards", "saved", "accumulate"] if BACKEND != "tensorflow" else []
 CASES = ["fit", "batches", "metrics", "loop", "differ", "layers", *ONLY]
 

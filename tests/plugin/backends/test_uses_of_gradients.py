@@ -5,12 +5,11 @@ from __future__ import annotations
 import keras
 import numpy as np
 import pytest
-from backends_lib import BACKEND, DIM, IDS, Reference, apply, array, gradients, on_jax, rows
+from backends_lib import BACKEND, DIM, IDS, Reference, apply, array, gradients, on_jax, on_torch, rows
 
 import het_tf
 
 torch = pytest.importorskip("torch") if BACKEND == "torch" else None
-on_torch = pytest.mark.skipif(BACKEND != "torch", reason="of PyTorch")
 STEPS = 3
 EQUAL, REFUSED = {}, {}
 
@@ -100,6 +99,17 @@ for option in ("maximize", "differentiable"):
     REFUSED[option] = (lambda run, option=option: run.train(optimizer=run.sgd(**{option: True}))), option
 
 
+def skipped(run):
+    """Two steps of three are taken, by gradients that are zeros before, and of two losses."""
+    optimizer = run.sgd()
+    for step in range(3 * STEPS):
+        optimizer.zero_grad(set_to_none=step % 2 == 0)
+        (run.loss() + run.loss(2.0)).backward()
+        if step % 3:
+            optimizer.step()
+
+
+EQUAL["steps that are left out"] = skipped
 EQUAL["clip by foreach"] = lambda run: run.train(run.clip(foreach=True), 2)
 
 

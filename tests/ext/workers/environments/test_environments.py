@@ -165,9 +165,7 @@ def test_variables_are_those_that_are_read() -> None:
 
 
 def test_neither_tensorflow_nor_redis_is_imported() -> None:
-    code = (
-        "import sys; from het_tf.ext.workers.python import environments; environments.find();"
-        "print({'tensorflow', 'redis', 'keras'} & {*sys.modules})"
-    )
+    code = "import sys; from het_tf.ext.workers.python import environments; environments.find();"
+    code += "print({'tensorflow', 'redis', 'keras'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout == "set()\n"

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from launch_lib import Launches, alive, until
+from launch_lib import Launch, Launches, alive, until
 
 from het_tf.ext.ps.python import programs
 from het_tf.ext.ps.python.address import parse
@@ -61,14 +61,24 @@ def test_a_store_that_is_given_is_used(run: Launches, store, given: str) -> None
     script = run.script("note('began', os.environ['HET_PS'])")
     words = ["--rdzv", store.address] if given == "--rdzv" else []
     done = run("--nproc", 2, *words, script, **({} if words else {"HET_PS": store.address})).end()
-    assert done.note("began", 1)["value"] == store.address
-    assert done.err == ""
+    assert (done.note("began", 1)["value"], done.err) == (store.address, "")
 
 
 def test_one_rank_needs_no_store(run: Launches) -> None:
     script = run.script("note('began', os.environ.get('HET_PS')); print(sys.stdin.read() == '')")
     done = run(script).end()
     assert (done.note("began", 0)["value"], done.out, done.err) == (None, "True\n", "")
+
+
+def named(job: Launch, rank: int, why: str, process: int | None = None) -> None:
+    """The launcher ends, and says that a rank was the first to fail, and of what."""
+    process = process or job.note("began", rank)["pid"]
+    job.end(1)
+    assert f"het run: rank {rank} (process {process} on " in job.err, job.err
+    assert f"failed first: {why}" in job.err, job.err
+
+
+LOST = "raise ConnectionError('rank 1 has ended, but this rank waits for it in collective gradient')"
 
 
 def test_the_first_failure_is_named_with_its_traceback(run: Launches) -> None:
@@ -80,56 +90,46 @@ def test_the_first_failure_is_named_with_its_traceback(run: Launches) -> None:
             note("began")
             read()
         wait("began", [1])
-        while os.path.exists(f"/proc/{json.loads((here / 'began.1.0').read_text())['pid']}"):
-            time.sleep(0.02)
+        gone(1)
         raise RuntimeError("rank 1 is lost")
     """)
     job = run("--nproc", 2, script)
-    process = job.note("began", 1)["pid"]
-    job.end(1)
-    head, _, rest = job.err.partition("het run: rank ")[2].partition("\n")
-    assert head.startswith(f"1 (process {process} on ")
     line = next(i for i, line in enumerate(script.read_text().splitlines(), 1) if "raise Value" in line)
-    assert head.endswith(
-        f") failed first: exit status 1: ValueError: the data is bad here ({script.name}, line {line})"
+    named(
+        job, 1, f"exit status 1: ValueError: the data is bad here ({script.name}, line {line})\n  Traceback ("
     )
-    assert rest.startswith("  Traceback (most recent call last):\n") and "rank 1 is lost" not in rest
-    assert rest.endswith("  ValueError: the data is bad here\n")
+    told = job.err.partition("failed first: ")[2]
+    assert told.endswith("  ValueError: the data is bad here\n") and "rank 1 is lost" not in told
     assert "RuntimeError: rank 1 is lost" in job.err, "what rank 0 says passes through"
 
 
 @pytest.mark.parametrize(
-    ("end", "named", "why"),
+    ("end", "first", "why"),
     [
         ('raise OSError("the disk is full")', 1, "OSError: the disk is full"),
         ("pass", 0, "ConnectionError: rank 1 has ended, but this rank waits for it"),
     ],
     ids=["it fails", "it ends too soon"],
 )
-def test_a_rank_that_ends_behind_those_it_has_left(run: Launches, end: str, named: int, why: str) -> None:
+def test_a_rank_that_ends_behind_those_it_has_left(run: Launches, end: str, first: int, why: str) -> None:
     """Python closes a program slower than the error of the others comes."""
     script = run.script(f"""
         note("began")
         wait("began", [0, 1])
         if rank == 0:
-            raise ConnectionError("rank 1 has ended, but this rank waits for it in collective gradient")
-        while os.path.exists(f"/proc/{{json.loads((here / 'began.0.0').read_text())['pid']}}"):
-            time.sleep(0.02)
+            {LOST}
+        gone(0)
         {end}
     """)
-    job = run("--nproc", 2, script)
-    process = job.note("began", named)["pid"]
-    job.end(1)
-    assert f"het run: rank {named} (process {process} on " in job.err
-    assert f"failed first: exit status 1: {why}" in job.err
+    named(run("--nproc", 2, script), first, f"exit status 1: {why}")
 
 
 def test_of_ranks_that_end_at_once_the_cause_is_named(run: Launches) -> None:
-    script = run.script("""
+    script = run.script(f"""
         note("began")
         wait("go", [9])
         if rank == 0:
-            raise ConnectionError("rank 1 has ended, but this rank waits for it in collective gradient")
+            {LOST}
         raise OSError("the disk of rank 1 is full")
     """)
     job = run("--nproc", 2, script)
@@ -138,9 +138,7 @@ def test_of_ranks_that_end_at_once_the_cause_is_named(run: Launches) -> None:
     (run.folder / "go.9.0").touch()
     until(lambda: not any(map(alive, processes)), "the end of both ranks")
     job.process.send_signal(signal.SIGCONT)
-    job.end(1)
-    assert f"het run: rank 1 (process {processes[1]} on " in job.err
-    assert "failed first: exit status 1: OSError: the disk of rank 1 is full" in job.err
+    named(job, 1, "exit status 1: OSError: the disk of rank 1 is full", processes[1])
 
 
 def test_a_killed_rank_ends_all_and_their_children(run: Launches) -> None:
@@ -154,9 +152,7 @@ def test_a_killed_rank_ends_all_and_their_children(run: Launches) -> None:
     job = run("--nproc", 2, script)
     first, second = job.note("began", 0), job.note("began", 1)
     os.kill(second["pid"], signal.SIGKILL)
-    job.end(1)
-    assert f"rank 1 (process {second['pid']} on " in job.err
-    assert "failed first: killed by SIGKILL\n" in job.err
+    named(job, 1, "killed by SIGKILL\n")
     for one in (first, second):
         assert not alive(one["pid"])
         until(lambda one=one: not alive(one["value"]), "the end of a rank's child")
@@ -257,8 +253,7 @@ def test_each_killed_rank_is_named(run: Launches) -> None:
         job = run("--nproc", 3, script)
         pids = [job.note("began", rank)["pid"] for rank in range(3)]
         os.kill(pids[turn % 3], signal.SIGKILL)
-        job.end(1)
-        assert f"het run: rank {turn % 3} (process {pids[turn % 3]} on " in job.err, job.err
+        named(job, turn % 3, "killed by SIGKILL")
         assert not any(map(alive, pids))
 
 
@@ -281,12 +276,8 @@ def test_each_killed_rank_is_named(run: Launches) -> None:
         (["true"], {"HOROVOD_RANK": "0", "HOROVOD_SIZE": "2", "HET_RUN_ID": "a"}, 1, "rank 0 of horovodrun"),
         (["true"], {"HET_RANK": "0", "HET_WORLD_SIZE": "1", "HET_RUN_ID": "a"}, 1, "rank 0 of het run,"),
         (["true"], {"HET_RANK": "0", "HOROVOD_RANK": "1"}, 1, "HET_RANK is '0' and HOROVOD_RANK is '1'"),
-        (
-            ["true"],
-            {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4", "PMIX_NAMESPACE": "1"},
-            1,
-            "mpirun has started 4 processes, of which each would run a job of its own",
-        ),
+        (["true"], {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4", "PMIX_NAMESPACE": "1"}, 1,
+         "mpirun has started 4 processes, of which each would run a job of its own"),
     ],
 )  # fmt: skip
 def test_bad_input(

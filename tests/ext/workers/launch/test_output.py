@@ -101,23 +101,18 @@ JAX has removed its internal frames
 @pytest.mark.parametrize(
     ("text", "line", "last"),
     [
-        (
-            IN_A_CALLBACK,
-            "jax.errors.JaxRuntimeError: INTERNAL: CpuCallback error: ConnectionError: rank 1 has ended, but "
-            "this rank waits for it in collective gradient (train.py, line 5)",
-            "JAX has removed its internal frames",
-        ),
-        (
-            IN_A_GRAPH,
-            "tensorflow.python.InternalError: rank 1 has ended (train.py, line 5)",
-            "\t [[{{node het_tf.gradient.1}}]] [Op:__inference_one_step_on_data_531]",
-        ),
+        (IN_A_CALLBACK,
+         "jax.errors.JaxRuntimeError: INTERNAL: CpuCallback error: ConnectionError: rank 1 has ended, but "
+         "this rank waits for it in collective gradient (train.py, line 5)",
+         "JAX has removed its internal frames"),
+        (IN_A_GRAPH, "tensorflow.python.InternalError: rank 1 has ended (train.py, line 5)",
+         "\t [[{{node het_tf.gradient.1}}]] [Op:__inference_one_step_on_data_531]"),
         (TRACEBACK, "ValueError: no (train.py, line 5)", "and why"),
         ("terminate called\n\n", "terminate called", ""),
         ("Traceback (most recent call last):\n  File", "", "  File"),
         ("", "", ""),
     ],
-)
+)  # fmt: skip
 def test_last_words(text: str, line: str, last: str) -> None:
     """The last traceback of a chain is the one that ended the program; its place is the user's own."""
     found, block = last_words(text.encode())
@@ -135,9 +130,8 @@ def test_rank_0_has_the_terminal(tmp_path: Path) -> None:
     master, slave = pty.openpty()
     code = "import os, sys; os.environ['HET_RANK'] == '0' and print(sys.stdout.isatty(), end='\\r50 %\\r')"
     command = [sys.executable, "-m", "het_tf", "run", "--nproc", "2", sys.executable, "-c", code]
-    done = subprocess.run(
-        command, env=launch_lib.environment(), stdin=slave, stdout=slave, stderr=subprocess.PIPE
-    )
+    streams = {"stdin": slave, "stdout": slave, "stderr": subprocess.PIPE}
+    done = subprocess.run(command, env=launch_lib.environment(), **streams)
     os.close(slave)
     assert done.returncode == 0, done.stderr
     assert os.read(master, 4096) == b"True\r50 %\r"
