@@ -17,7 +17,6 @@ import dataclasses
 import json
 import os
 import re
-import resource
 import shlex
 import signal
 import subprocess
@@ -39,8 +38,10 @@ RESULTS = ROOT / "build" / "mutants_table.jsonl"
 HEADER_NAME = "het_tf/core/mutant.h"
 TARGETS = ("het_core", "het_ps", "het_capi")
 SCALE = "0.01"  # of random schedules
-MEMORY = 16 << 30  # bytes that a test may map: a mutant may allocate for ever
+MEMORY = 3 << 30  # bytes that a test may use: a mutant may allocate for ever
+LONG = 1  # seconds from which on a suite ends with its first failure
 HANGS = 2  # after so many suites that did not end, a mutant is known well enough
+CRASHES = 5  # and a suite after so many crashes
 
 
 # --- the clone ----------------------------------------------------------------------------------------
@@ -144,18 +145,21 @@ class Suite:
         log = CLONE / "build" / "test.log"
         with log.open("w") as out:
             process = subprocess.Popen(
-                [*words, "--gtest_brief=0"],
+                [*words, "--gtest_brief=0", *["--gtest_fail_fast"] * (self.seconds > LONG)],
                 cwd=self.folder,
                 env=environment,
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)),
             )
+        end = time.monotonic() + limit
         try:
-            return process.wait(limit), log.read_text(errors="replace")
-        except subprocess.TimeoutExpired:
-            return None, log.read_text(errors="replace")
+            while process.poll() is None and time.monotonic() < end and used_by(process.pid) < MEMORY:
+                try:
+                    process.wait(0.1)
+                except subprocess.TimeoutExpired:
+                    pass
+            return process.returncode, log.read_text(errors="replace")
         finally:
             try:
                 os.killpg(process.pid, signal.SIGKILL)  # with the servers that it has started
@@ -167,7 +171,7 @@ class Suite:
         """The tests that fail with a mutant, and whether all came to an end. After a crash the rest runs."""
         killed: set[str] = set()
         ran: list[str] = []
-        while True:
+        for _ in range(CRASHES):
             status, text = self.run({"HET_MUTANT": str(number)}, 10 * self.seconds + 3, ran)
             now, failed = tests_in(text, "RUN     "), tests_in(text, " FAILED ")
             killed.update(failed)
@@ -176,11 +180,20 @@ class Suite:
             killed.update(now[-1:] or [f"{self.name} as a whole"])
             ran += now
             if status is None or not now or set(self.tests) <= set(ran):
-                return sorted(killed), status is not None
+                break
+        return sorted(killed), status is not None
+
+
+def used_by(process: int) -> int:
+    """Bytes of memory; 0 if there is no such process."""
+    try:
+        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
 
 
 def tests_in(text: str, word: str) -> list[str]:
-    return list(dict.fromkeys(re.findall(rf"^\[ {word} \] ([A-Za-z]\w*\.[\w/]+)", text, re.MULTILINE)))
+    return list(dict.fromkeys(re.findall(rf"^\[ {word} \] ([A-Za-z][\w/]*\.[\w/]+)", text, re.MULTILINE)))
 
 
 def suites(pattern: str) -> tuple[list[Suite], set[str]]:
