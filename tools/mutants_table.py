@@ -349,6 +349,7 @@ def main() -> int:
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("-j", "--jobs", type=int, default=2, help="compilers side by side")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and a test that runs ends, too
     if not options.report:
         piece(options)
     print(report(options.results, options.tests))
