@@ -51,17 +51,6 @@ class CacheBudgetTest : public ::testing::Test {
   std::vector<std::unique_ptr<TableCache>> caches_;
 };
 
-// Would find an equal division.
-TEST_F(CacheBudgetTest, ATableTakesWhatItNeedsWhileTheSumFits) {
-  Make(30 * kLine, {2, 2, 2});
-  for (Key key = 0; key < 28; ++key) Use(1, key);
-  Use(2, 1);
-  caches_[1]->MakeRoom(0);
-  EXPECT_EQ(Rows(1), 28u);
-  EXPECT_EQ(caches_[1]->capacity(), 29u);
-  EXPECT_EQ(caches_[0]->capacity(), 1u);
-}
-
 // Would find a rule that looks at sizes or misses: the table with the misses would get the room.
 TEST_F(CacheBudgetTest, RoomGoesToTheTableThatHasTheHits) {
   Make(60 * kLine, {2, 2});
@@ -86,12 +75,15 @@ TEST_F(CacheBudgetTest, RoomGoesToTheTableThatHasTheHits) {
 // tables.
 TEST_F(CacheBudgetTest, OfTheLastRankAllTablesGiveTheSameShare) {
   const struct {
-    size_t lines, first, second;
-  } kCases[] = {{39, 25, 14},  // rank 1 is not needed
-                {12, 6, 6}};   // all of rank 0, and 8 of the 20 of rank 1
-  for (const auto& [lines, first, second] : kCases) {
+    size_t lines;
+    Policy policy;
+    size_t first, second;
+  } kCases[] = {{39, Policy::kLfu, 25, 14},   // rank 1 is not needed
+                {12, Policy::kLfu, 6, 6},     // all of rank 0, and 8 of the 20 of rank 1
+                {30, Policy::kLru, 20, 10}};  // there is one rank
+  for (const auto& [lines, policy, first, second] : kCases) {
     caches_.clear();
-    Make(lines * kLine, {2, 2});
+    Make(lines * kLine, {2, 2}, policy);
     for (Key key = 0; key < 30; ++key) Use(0, key);
     for (Key key = 0; key < 15; ++key) Use(1, key);
     for (Key key = 0; key < 10; ++key) Use(0, key);
@@ -100,15 +92,6 @@ TEST_F(CacheBudgetTest, OfTheLastRankAllTablesGiveTheSameShare) {
     EXPECT_EQ(Rows(0), first);
     EXPECT_EQ(Rows(1), second);
   }
-}
-
-TEST_F(CacheBudgetTest, UnderLruAllTablesGiveTheSameShare) {
-  Make(30 * kLine, {2, 2}, Policy::kLru);
-  for (Key key = 0; key < 40; ++key) Use(0, key);
-  for (Key key = 0; key < 20; ++key) Use(1, key);
-  caches_[1]->MakeRoom(0);
-  EXPECT_EQ(Rows(0), 20u);
-  EXPECT_EQ(Rows(1), 10u);
 }
 
 // Would find lines that are counted as rows.
@@ -142,27 +125,6 @@ TEST_F(CacheBudgetTest, HeldLinesStayUntilTheyAreNotHeld) {
   for (auto& cache : caches_) cache->numbers().End(1);
   caches_[1]->MakeRoom(0);
   EXPECT_EQ(Rows(0), 4u);
-}
-
-// Would find an update that goes with its line.
-TEST_F(CacheBudgetTest, ABudgetOfNothingKeepsEveryUpdate) {
-  Make(0, {2, 2});
-  for (Key key = 0; key < 40; ++key) {
-    for (size_t table = 0; table < 2; ++table) {
-      Use(table, key);
-      const uint32_t line = caches_[table]->lines().Find(key);
-      caches_[table]->unsent().UpdateOf(line)[0] = 1;
-      if (key % 2 == 0) caches_[table]->lines().AddTick(line);
-    }
-  }
-  caches_[0]->MakeRoom(0);
-  for (const auto& cache : caches_) {
-    EXPECT_EQ(cache->marks().resident(), 0u);
-    EXPECT_EQ(cache->capacity(), 0u);
-    EXPECT_EQ(cache->unsent().queue().size(), 20u);
-    EXPECT_EQ(cache->unsent().keys(), 20u);
-  }
-  EXPECT_EQ(budget_->used(), 0u);
 }
 
 TEST_F(CacheBudgetTest, ATableThatGoesGivesItsRoomBack) {

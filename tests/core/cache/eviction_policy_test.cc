@@ -103,15 +103,19 @@ TEST(EvictionPolicy, AgainstModels) {
   }
 }
 
-TEST(EvictionPolicy, LinesThatMayNotGoArePassedOver) {
-  for (const char* name : {"lru", "lfu"}) {
-    auto policy = Make(name);
-    for (uint32_t line = 0; line < 6; ++line) policy->Insert(line);
-    Vector<uint32_t> victims;
-    policy->Victims(
-        2, [](uint32_t line) { return line % 2 == 1; }, &victims);
-    EXPECT_EQ(victims, Vector<uint32_t>({1, 3})) << name;
-    EXPECT_EQ(Victims(*policy, 6).size(), 6u) << "asking removes nothing";
+TEST(EvictionPolicy, ACapacityThatIsSetIsAsOneThatThePolicyWasMadeWith) {
+  for (const auto& [first, then] : {std::pair<size_t, size_t>{8, 20000}, {20000, 8}}) {
+    auto made = Make("lfu", then), set = Make("lfu", first);
+    set->SetCapacity(then);
+    Random r(first);
+    for (uint32_t i = 0; i < 8000; ++i) {
+      const auto line = static_cast<uint32_t>(r.Below(40));
+      const bool hit = i >= 40 && (i < 4000 || line == 0);  // nearly all, then nearly none
+      for (EvictionPolicy* policy : {made.get(), set.get()}) {
+        hit ? policy->Touch(line) : policy->Insert(i);
+      }
+      ASSERT_EQ(Victims(*set, 50), Victims(*made, 50)) << i;
+    }
   }
 }
 

@@ -3,20 +3,14 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
-#include <set>
+#include <memory>
 
 #include "tests/testing/held_lines.h"
 #include "tests/testing/packed_rows.h"
-#include "tests/testing/random.h"
 #include "tests/testing/table_specs.h"
 
 namespace het::testing {
 namespace {
-
-Schema MakeSchema(const std::string& optimizer = "sgd", uint32_t dim = 2) {
-  return NewSchema("t", dim, optimizer);
-}
 
 CacheConfig Capacity(size_t capacity) {
   CacheConfig config;
@@ -26,8 +20,8 @@ CacheConfig Capacity(size_t capacity) {
 
 class TableCacheTest : public ::testing::Test {
  protected:
-  void Make(const CacheConfig& config, const std::string& optimizer = "sgd") {
-    cache_ = std::make_unique<TableCache>(MakeSchema(optimizer), config, 3);
+  void Make(const CacheConfig& config) {
+    cache_ = std::make_unique<TableCache>(NewSchema("t", 2), config, 3);
     cache_->BeginLookup(1);
   }
   uint32_t Insert(Key key, bool transient = false) {
@@ -43,32 +37,6 @@ class TableCacheTest : public ::testing::Test {
   }
   std::unique_ptr<TableCache> cache_;
 };
-
-TEST_F(TableCacheTest, TakeUpdateMovesTheBaseOn) {
-  Make(Capacity(8));
-  const uint32_t line = Insert(1);
-  cache_->lines().base(line) = 10;
-  Tick(line, 5);
-  Tick(line, 6);
-  PackedUpdates taken;
-  cache_->unsent().TakeUpdate(line, &taken);
-  EXPECT_EQ(taken.ticks, Vector<uint32_t>({2}));
-  EXPECT_EQ(FloatsOf(taken, 2, 2), Vector<float>({11, 0}));
-  EXPECT_EQ(cache_->lines().base(line), 12);
-  EXPECT_EQ(cache_->lines().pending(line), 0u);
-  EXPECT_EQ(cache_->unsent().UpdateOf(line)[0], 0) << "the next update begins as the identity";
-}
-
-TEST_F(TableCacheTest, OnlyThePartThatTravelsIsTaken) {
-  Make(Capacity(8), "ftrl");
-  const uint32_t line = Insert(1);
-  cache_->unsent().UpdateOf(line);
-  cache_->lines().AddTick(line);
-  PackedUpdates taken;
-  cache_->unsent().TakeUpdate(line, &taken);
-  EXPECT_EQ(taken.rows.size(), cache_->schema()->optimizer().wire_floats() * sizeof(float));
-  EXPECT_LT(taken.rows.size(), cache_->schema()->row_floats() * sizeof(float));
-}
 
 TEST_F(TableCacheTest, HeldLinesAreNoVictims) {
   Make(Capacity(2));
@@ -102,59 +70,6 @@ TEST_F(TableCacheTest, NumbersWrapAround) {
   EXPECT_EQ(numbers.Left(numbers.HeldBy(8)), 0u);
 }
 
-TEST_F(TableCacheTest, EvictedDirtyLinesWaitInTheQueueAndComeBack) {
-  Make(Capacity(1));
-  Tick(Insert(1), 7);
-  cache_->MakeRoom(1);
-  Insert(2);
-  ASSERT_EQ(Find(1), kNoRow);
-  const WriteBackQueue::Queued* queued = cache_->unsent().queue().Find(1);
-  ASSERT_NE(queued, nullptr);
-  EXPECT_EQ(queued->ticks, 1u);
-  EXPECT_EQ(cache_->unsent().update(*queued)[0], 7);
-  const uint32_t line = Insert(1);
-  cache_->unsent().Restore(line, *queued);
-  EXPECT_EQ(cache_->lines().pending(line), 1u);
-  EXPECT_EQ(cache_->unsent().UpdateOf(line)[0], 7);
-  EXPECT_EQ(cache_->unsent().queue().size(), 0u);
-  EXPECT_EQ(cache_->unsent().queue().Find(1), nullptr);
-}
-
-TEST_F(TableCacheTest, CleanLinesAreDropped) {
-  Make(Capacity(0));
-  Insert(1);
-  cache_->MakeRoom(0);
-  EXPECT_EQ(cache_->lines().size(), 0u);
-  EXPECT_EQ(cache_->unsent().queue().size(), 0u);
-  EXPECT_EQ(cache_->counters().evictions, 1u);
-}
-
-TEST_F(TableCacheTest, TakeQueueSortsByPartition) {
-  Make(Capacity(0));
-  for (Key key = 0; key < 100; ++key) Tick(Insert(key), static_cast<float>(key));
-  cache_->MakeRoom(0);
-  EXPECT_EQ(cache_->unsent().queue().size(), 100u);
-  const TableLayout layout = Layout(32, 3).OfTable(cache_->schema()->id());
-  PackedUpdates arrays[32];
-  std::vector<PackedUpdates*> to;
-  for (PackedUpdates& one : arrays) to.push_back(&one);
-  cache_->unsent().TakeQueue(Layout(32, 3), to);
-  EXPECT_EQ(cache_->unsent().queue().size(), 0u);
-  std::set<Key> taken;
-  for (uint32_t p = 0; p < 32; ++p) {
-    const auto& [format, keys, ticks, rows] = arrays[p];
-    const Vector<float> wire = FloatsOf(arrays[p], 2, 2);
-    for (size_t i = 0; i < keys.size(); ++i) {
-      EXPECT_EQ(layout.OfKey(keys[i]), p);
-      EXPECT_EQ(wire[2 * i], static_cast<float>(keys[i]));
-      EXPECT_EQ(ticks[i], 1u);
-      EXPECT_TRUE(taken.insert(keys[i]).second);
-      EXPECT_EQ(cache_->unsent().queue().Find(keys[i]), nullptr);
-    }
-  }
-  EXPECT_EQ(taken.size(), 100u);
-}
-
 // Would find a victim that a planned lookup uses, and a planned one that is used sooner than another.
 TEST_F(TableCacheTest, LinesOfPlannedLookupsGoAfterAllOthersTheLastUsedFirst) {
   Make(Capacity(2));
@@ -186,15 +101,6 @@ TEST_F(TableCacheTest, ALineThatCameAnewIsNotPlanned) {
   cache_->policy().SetNextUse(Find(3), 8);
   cache_->MakeRoom(0);
   EXPECT_EQ(Find(2), kNoRow);
-}
-
-TEST_F(TableCacheTest, LookupsThatEndNoStepMakeRoomAllTheSame) {
-  Make(Capacity(1));
-  for (uint64_t step = 1; step <= 20; ++step) {
-    cache_->BeginLookup(step);
-    cache_->marks().Hold(Insert(static_cast<Key>(step)), cache_->numbers().Until(step));
-  }
-  EXPECT_LE(cache_->lines().size(), 1u + LookupNumbers::kSteps + 2);
 }
 
 TEST_F(TableCacheTest, TransientLinesLeaveAsSoonAsTheyAreNotHeld) {
@@ -233,35 +139,6 @@ TEST_F(TableCacheTest, TheLineOfADroppedTransientOneIsAResidentNow) {
   Insert(2);
   cache_->DropTransient();
   EXPECT_NE(Find(2), kNoRow);
-}
-
-TEST_F(TableCacheTest, DropOfAHeldLineKeepsItInvalidAndClean) {
-  Make(Capacity(4));
-  const uint32_t line = Insert(1);
-  Tick(line, 3);
-  cache_->marks().Hold(line, cache_->numbers().Until(1));
-  EXPECT_EQ(cache_->Drop(line), 1u);
-  EXPECT_EQ(Find(1), line);
-  EXPECT_TRUE(cache_->marks().invalid(line));
-  EXPECT_EQ(cache_->lines().pending(line), 0u);
-}
-
-TEST_F(TableCacheTest, DropQueuedReturnsTheTicks) {
-  Make(Capacity(0));
-  for (Key key = 0; key < 10; ++key) {
-    const uint32_t line = Insert(key);
-    for (Key tick = 0; tick <= key; ++tick) Tick(line, 1);
-  }
-  cache_->MakeRoom(0);
-  EXPECT_EQ(cache_->unsent().DropQueued([](Key key) { return key % 2 == 0; }), 1u + 3 + 5 + 7 + 9);
-  EXPECT_EQ(cache_->unsent().queue().size(), 5u);
-  for (Key key = 0; key < 10; ++key) {
-    const WriteBackQueue::Queued* queued = cache_->unsent().queue().Find(key);
-    ASSERT_EQ(queued == nullptr, key % 2 == 0);
-    if (queued != nullptr) {
-      EXPECT_EQ(queued->key, key);
-    }
-  }
 }
 
 TEST_F(TableCacheTest, UpdatesAreTakenBack) {

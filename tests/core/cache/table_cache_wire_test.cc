@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "het_tf/core/cache/table_cache.h"
-#include "het_tf/core/row/any_nonzero.h"
 #include "tests/testing/optimizer_of.h"
 #include "tests/testing/packed_rows.h"
 #include "tests/testing/random.h"
@@ -33,8 +32,8 @@ class TableCacheWireTest : public ::testing::Test {
     config.wire = wire;
     cache_ = std::make_unique<TableCache>(TableSchema::Create(spec).value(), config, 3);
   }
-  uint32_t Insert(Key key, bool transient = false) {
-    const uint32_t line = cache_->Insert(key, cache_->lines().Hash(key), 0, transient);
+  uint32_t Insert(Key key) {
+    const uint32_t line = cache_->Insert(key, cache_->lines().Hash(key), 0, /*transient=*/false);
     cache_->schema()->InitRow(key, cache_->lines().data(line));
     return line;
   }
@@ -46,16 +45,15 @@ class TableCacheWireTest : public ::testing::Test {
                            cache_->unsent().UpdateOf(line));
     cache_->lines().AddTick(line);
   }
-  // `whole`: as it is.
-  Taken Take(uint32_t line, bool whole = false) {
+  Taken Take(uint32_t line) {
     PackedUpdates taken;
-    if (!whole) taken.format = cache_->policy().push_format();
+    taken.format = cache_->policy().push_format();
     cache_->unsent().TakeUpdate(line, &taken);
     return Read(taken);
   }
-  Taken TakeQueue(bool whole) {
+  Taken TakeQueue() {
     PackedUpdates taken;
-    if (!whole) taken.format = cache_->policy().push_format();
+    taken.format = cache_->policy().push_format();
     PackedUpdates* const to[] = {&taken};
     cache_->unsent().TakeQueue(Layout(1, 3), {to, 1});
     return Read(taken);
@@ -126,22 +124,6 @@ TEST_F(TableCacheWireTest, WhatTheFormatCanSayLeavesNothing) {
   }
 }
 
-TEST_F(TableCacheWireTest, TheWholeLeavesNothing) {
-  Make(RowFormat::kInt8);
-  const uint32_t line = Insert(1);
-  Tick(line);
-  Take(line);
-  const std::vector<float> remainder = Update(line);
-  ASSERT_TRUE(AnyNonZero(remainder.data(), remainder.size()));
-  const Taken taken = Take(line, /*whole=*/true);
-  EXPECT_EQ(taken.ticks, Vector<uint32_t>({0}));
-  EXPECT_EQ(std::vector<float>(taken.wire.begin(), taken.wire.end()), remainder);
-  EXPECT_FALSE(cache_->unsent().has_update(line));
-  EXPECT_FALSE(cache_->unsent().Any(line));
-  cache_->unsent().UpdateOf(line);
-  EXPECT_FALSE(cache_->unsent().Any(line)) << "an update of zeros is nothing to send";
-}
-
 // The value of `sent` is one of integers of the format, each the one below or above; slots are 16-bit floats.
 void ExpectRoundedAtRandom(RowFormat format, const Vector<float>& sent, const std::vector<float>& all) {
   const float steps = format == RowFormat::kInt4 ? 3.5f : 63;  // between 0 and the largest, at least
@@ -172,21 +154,10 @@ TEST_F(TableCacheWireTest, ARowThatLeavesIsRoundedAtRandom) {
   const std::vector<float> all = Update(line);
   cache_->MakeRoom(0);
   ASSERT_EQ(cache_->unsent().queue().size(), 1u);
-  const Taken taken = TakeQueue(/*whole=*/false);
+  const Taken taken = TakeQueue();
   EXPECT_EQ(taken.ticks, Vector<uint32_t>({1}));
   ExpectRoundedAtRandom(RowFormat::kInt4, taken.wire, all);
   EXPECT_EQ(cache_->counters().dropped_remainders, 1u);
-}
-
-TEST_F(TableCacheWireTest, AFlushTakesTheQueueAsItIs) {
-  Make(RowFormat::kInt8, "adagrad", 16, 0);
-  const uint32_t line = Insert(1);
-  Tick(line);
-  const std::vector<float> all = Update(line);
-  cache_->MakeRoom(0);
-  const Taken taken = TakeQueue(/*whole=*/true);
-  EXPECT_EQ(std::vector<float>(taken.wire.begin(), taken.wire.end()), all);
-  EXPECT_EQ(cache_->counters().dropped_remainders, 0u);
 }
 
 TEST_F(TableCacheWireTest, ACleanLineTakesItsRemainderAlong) {
@@ -205,25 +176,6 @@ TEST_F(TableCacheWireTest, ACleanLineTakesItsRemainderAlong) {
   cache_->unsent().UpdateOf(cache_->lines().Find(3));
   cache_->MakeRoom(2);
   EXPECT_EQ(cache_->counters().dropped_remainders, 2u);
-}
-
-TEST_F(TableCacheWireTest, ARowThatIsNotToStayIsRoundedAtRandom) {
-  for (RowFormat wire : {RowFormat::kInt8, RowFormat::kInt4}) {
-    Make(wire);
-    const uint32_t stays = Insert(1), leaves = Insert(2, /*transient=*/true);
-    for (uint32_t line : {stays, leaves}) {
-      Tick(line);
-      const std::vector<float> all = Update(line);
-      const Taken taken = Take(line);
-      if (line == leaves) {
-        ExpectRoundedAtRandom(wire, taken.wire, all);
-        continue;
-      }
-      std::vector<float> expected(16);
-      RoundRow({wire}, 16, 16, all.data(), expected.data());
-      EXPECT_EQ(std::vector<float>(taken.wire.begin(), taken.wire.end()), expected);
-    }
-  }
 }
 
 // Rows of the store travel in 8 bits where updates have 4.
@@ -313,26 +265,6 @@ TEST_F(TableCacheWireTest, AveragesOfSquaresAreNeverNegative) {
       for (size_t i = 32 * average.slot; i < 32 * (average.slot + 1); ++i) {
         ASSERT_GE(server[i], 0) << average.optimizer;
       }
-    }
-  }
-}
-
-// However coarse the format, what is sent adds up to what was ticked.
-TEST_F(TableCacheWireTest, WhatIsSentAddsUp) {
-  for (RowFormat wire : {RowFormat::kFloat16, RowFormat::kInt8, RowFormat::kInt4}) {
-    Make(wire);
-    const uint32_t line = Insert(1);
-    std::vector<float> server(cache_->lines().data(line), cache_->lines().data(line) + 16);
-    for (int step = 0; step < 300; ++step) {
-      Tick(line, step % 50 == 0 ? 100.0f : 0.1f);
-      const Taken taken = Take(line);
-      for (size_t i = 0; i < 16; ++i) server[i] += taken.wire[i];
-    }
-    const float* row = cache_->lines().data(line);
-    const std::vector<float> remainder = Update(line);
-    for (size_t i = 0; i < 16; ++i) {
-      EXPECT_NEAR(server[i] + remainder[i], row[i], 1e-4f);
-      EXPECT_NEAR(server[i], row[i], 0.01f) << "the remainder is below a unit of the last push";
     }
   }
 }

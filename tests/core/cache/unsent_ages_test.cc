@@ -54,23 +54,6 @@ class UnsentAgesTest : public ::testing::Test {
   std::unique_ptr<TableCache> cache_;
 };
 
-// Defect: the age of a row is that of its newest tick, so a row that is ticked often never leaves.
-TEST_F(UnsentAgesTest, ARowIsAsOldAsItsFirstUnsentTick) {
-  Make();
-  EXPECT_EQ(ages().next_due(), std::numeric_limits<double>::infinity());
-  Tick(1, 100);
-  Tick(2, 105);
-  Tick(1, 109);
-  EXPECT_EQ(ages().next_due(), 110);
-  EXPECT_THAT(Due(109.9), IsEmpty());
-  EXPECT_THAT(Due(110), ElementsAre(1));
-  EXPECT_THAT(Due(115), ElementsAre(1, 2));
-  ages().Forget(110);
-  EXPECT_THAT(Due(200), ElementsAre(2));
-  ages().Forget(115);
-  EXPECT_EQ(ages().next_due(), std::numeric_limits<double>::infinity());
-}
-
 // Defect: rows of a step are dropped as stale before the step ticks them, and never leave.
 TEST_F(UnsentAgesTest, AStepOfManyRowsKeepsAllOfThem) {
   constexpr Key kRows = 5000;

@@ -9,21 +9,6 @@
 namespace het {
 namespace {
 
-TEST(WriteBackQueue, AnEntryIsFoundUntilItIsTakenBack) {
-  WriteBackQueue queue;
-  queue.Push(5, 2, 10);
-  queue.Push(-7, 1, 11);
-  ASSERT_NE(queue.Find(5), nullptr);
-  EXPECT_EQ(queue.Find(5)->ticks, 2u);
-  EXPECT_EQ(queue.Find(5)->update, 10u);
-  queue.Remove(*queue.Find(5));
-  EXPECT_EQ(queue.Find(5), nullptr);
-  EXPECT_EQ(queue.size(), 1u);
-  EXPECT_EQ(queue.entries()[0].ticks, 0u) << "places of others stay";
-  queue.Remove(*queue.Find(-7));
-  EXPECT_TRUE(queue.entries().empty());
-}
-
 TEST(WriteBackQueue, AgreesWithAMap) {
   testing::Random random(3);
   WriteBackQueue queue;

@@ -17,17 +17,13 @@ class PushLogTest : public ::testing::Test {
   // A frame in which each key gets `ticks` ticks that add `value` to both of its floats.
   PushFrame* Push(const Schema& schema, const std::vector<Key>& keys, uint32_t ticks = 1, float value = 1) {
     PushFrame* const frame = log_.Append(++number_);
-    Add(frame, schema, keys, ticks, value);
-    return frame;
-  }
-  static void Add(PushFrame* frame, const Schema& schema, const std::vector<Key>& keys, uint32_t ticks,
-                  float value) {
     TablePush* const push = frame->Add(schema, RowFormat::kFloat32, keys.size());
     for (Key key : keys) {
       push->keys.push_back(key);
       push->ticks.push_back(ticks);
       for (size_t i = 0; i < schema->optimizer().wire_floats(); ++i) Writer(&push->rows).Fixed(value);
     }
+    return frame;
   }
   float Merged(Key key, uint64_t seq, uint64_t* ticks) {
     std::vector<float> row(t_->row_floats());
@@ -46,17 +42,6 @@ class PushLogTest : public ::testing::Test {
   Schema t_ = MakeSchema("t");
   Schema u_ = MakeSchema("u");
 };
-
-TEST_F(PushLogTest, NumbersHaveNoGaps) {
-  EXPECT_FALSE(log_.unapplied());
-  EXPECT_EQ(log_.After(0), nullptr);
-  for (int i = 0; i < 3; ++i) Push(t_, {1});
-  EXPECT_EQ(Seqs(), (std::vector<uint64_t>{1, 2, 3}));
-  EXPECT_TRUE(log_.unapplied());
-  EXPECT_EQ(log_.After(0)->seq, 1u);
-  EXPECT_EQ(log_.After(2)->seq, 3u);
-  EXPECT_EQ(log_.After(3), nullptr);
-}
 
 TEST_F(PushLogTest, AcknowledgeGoesForwardAndNotPastTheLastFrame) {
   for (int i = 0; i < 3; ++i) Push(t_, {1});
@@ -117,32 +102,6 @@ TEST_F(PushLogTest, MergeOntoAddsWhatTheRowLacks) {
   EXPECT_EQ(Merged(4, 0, &ticks), 0) << "a key that was not pushed";
   log_.Acknowledge(1);
   EXPECT_EQ(Merged(5, 0, &ticks), 11) << "a kept frame may be later than an old answer";
-}
-
-TEST_F(PushLogTest, UnappliedTicks) {
-  Push(t_, {1, 5}, 1);
-  Push(t_, {5}, 2);
-  EXPECT_EQ(log_.UnappliedTicks(t_->id(), 5), 3u);
-  EXPECT_EQ(log_.UnappliedTicks(u_->id(), 5), 0u);
-  log_.Acknowledge(1);
-  EXPECT_EQ(log_.UnappliedTicks(t_->id(), 5), 2u);
-  EXPECT_EQ(log_.UnappliedTicks(t_->id(), 1), 0u);
-  EXPECT_TRUE(log_.AnyUnapplied([](const PushFrame& frame) { return frame.seq == 2; }));
-  EXPECT_FALSE(log_.AnyUnapplied([](const PushFrame& frame) { return frame.seq == 1; }));
-}
-
-TEST_F(PushLogTest, DropUnappliedLeavesFramesAndWhatIsApplied) {
-  Push(t_, {1}, 4);
-  PushFrame* const second = Push(t_, {1, 2}, 5);
-  Add(second, u_, {1}, 6, 1);
-  log_.Acknowledge(1);
-  EXPECT_EQ(log_.DropUnapplied(t_->id()), 10u);
-  EXPECT_EQ(Seqs(), (std::vector<uint64_t>{1, 2})) << "a gap would be refused";
-  EXPECT_EQ(log_.UnappliedTicks(t_->id(), 1), 0u);
-  EXPECT_EQ(log_.UnappliedTicks(u_->id(), 1), 6u);
-  uint64_t ticks = 0;
-  Merged(1, 0, &ticks);
-  EXPECT_EQ(ticks, 4u);
 }
 
 }  // namespace

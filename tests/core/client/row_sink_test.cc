@@ -1,4 +1,4 @@
-// Rows of an answer, and the own updates that they lack.
+// What a read asks for; rows of an answer, and the own updates that they lack.
 #include "het_tf/core/client/row_sink.h"
 
 #include <gtest/gtest.h>
@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <deque>
 #include <memory>
+#include <set>
 
 #include "het_tf/core/client/asker.h"
 #include "het_tf/core/client/cached_tables.h"
@@ -94,22 +95,6 @@ class RowSinkTest : public ::testing::Test {
   Vector<const float*> values_;
 };
 
-TEST_F(RowSinkTest, OwnUpdatesThatTheRowLacksGoOnTop) {
-  const uint32_t line = Line(7, 1, 0);
-  Push(7, 100);
-  Push(7, 200);
-  cache_->unsent().UpdateOf(line)[0] = 1000;
-  cache_->lines().AddTick(line);
-  LineSink sink(&tables_, 1);
-  const TableRead asked = Begin(&sink, {7});
-  EXPECT_EQ(asked.checks, Vector<Key>({7}));
-  cache_->marks().Invalidate(line);
-  Answer(&sink, asked, /*applied=*/1);
-  EXPECT_EQ(Value(7), 10 + 200 + 1000) << "the first push is in the row";
-  EXPECT_EQ(Base(7), 1 + 1) << "unsent ticks are no part of the base";
-  EXPECT_FALSE(cache_->marks().invalid(line));
-}
-
 TEST_F(RowSinkTest, ATrainingReadFillsTheCacheAndHolds) {
   LineSink sink(&tables_, 1);
   const TableRead asked = Begin(&sink, {1, 2, 3, 4, 5, 6});
@@ -176,6 +161,45 @@ TEST_F(RowSinkTest, ARowThatAnotherReadHasBroughtGetsTheNewerAnswer) {
   Answer(&first, asked, 0);
   EXPECT_EQ(Value(8), 20);
   EXPECT_EQ(cache_->lines().size(), 2u);
+}
+
+// A read of more than one answer may take is several requests, which together ask the same.
+TEST_F(RowSinkTest, ALargeReadIsSplit) {
+  config_.most_read_bytes = 3 * TableRead{cache_}.most_row_bytes();
+  LineSink sink(&tables_, 1);
+  const std::set<Key> wanted = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  Begin(&sink, Vector<Key>(wanted.begin(), wanted.end()));
+  EXPECT_EQ(op_.open_parts, 4u);
+  std::set<Key> asked;
+  for (const PartitionReadPtr& part : op_.parts) {
+    EXPECT_LE(part->most_bytes(), config_.most_read_bytes);
+    asked.insert(part->tables.at(0).fetches.begin(), part->tables.at(0).fetches.end());
+  }
+  EXPECT_EQ(asked, wanted);
+}
+
+TEST_F(RowSinkTest, APieceOfAReadTakesWhatBelongsToItsKeys) {
+  auto read = std::make_shared<PartitionRead>();
+  read->partition = 5;
+  TableRead& asked = read->tables.emplace_back(TableRead{cache_});
+  asked.checks = {1, 2, 3};
+  asked.clocks = {11, 12, 13};
+  asked.check_at = {21, 22, 23};
+  asked.fetches = {4};
+  asked.fetch_at = {24};
+  const size_t row_bytes = asked.most_row_bytes();
+  const PartitionReadPtr piece = read->TakePiece(3 * row_bytes);
+  ASSERT_NE(piece, nullptr);
+  EXPECT_EQ(read->TakePiece(3 * row_bytes), nullptr);
+  const TableRead& taken = piece->tables.at(0);
+  EXPECT_EQ(taken.fetches, Vector<Key>({4}));
+  EXPECT_EQ(taken.fetch_at, Vector<uint32_t>({24}));
+  EXPECT_EQ(taken.checks, Vector<Key>({2, 3}));
+  EXPECT_EQ(taken.clocks, Vector<Clock>({12, 13}));
+  EXPECT_EQ(taken.check_at, Vector<uint32_t>({22, 23}));
+  EXPECT_EQ(piece->partition, 5u);
+  EXPECT_EQ(read->tables.at(0).checks, Vector<Key>({1}));
+  EXPECT_EQ(read->TakePiece(1), nullptr) << "a row is never split";
 }
 
 TEST_F(RowSinkTest, RenewFetchesWhatHasBecomeInvalidAndTakesNewBases) {

@@ -42,7 +42,6 @@ class SessionFixture : public ::testing::Test {
     OutRequest request;
     session_.FillIn(next, &request);
     request.request_id = ++request_id_;
-    read_ = next.read;
     session_.Sent(next, request, request.request_id, now_, connection);
     return request;
   }
@@ -72,7 +71,6 @@ class SessionFixture : public ::testing::Test {
   uint64_t newest_id_ = 1;
   Session session_{3, ClientId{1, 1}, &config_};
   ReadOp op_;
-  PartitionReadPtr read_;  // of the request that was sent last
   Schema schema_;
   uint64_t number_ = 0;
   uint32_t request_id_ = 0;

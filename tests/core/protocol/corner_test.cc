@@ -130,19 +130,6 @@ TEST_F(Corner, NextTickWaitsForAPushAtTheBound) {
   Drained();
 }
 
-TEST_F(Corner, ACheckRefreshesOnlyPastTheBound) {
-  WorldConfig config = Bounded(0);
-  config.workers = 2;
-  config.cache.pull_bound = 2;
-  Make(config);
-  Read(1, {1});
-  for (int i = 1; i <= 3; ++i) {
-    Train(0, {1});
-    // Ticks 1 and 2 stay within the bound; the third brings all three.
-    EXPECT_EQ(Read(1, {1})->Value(At(1).first, 1)[0], kInitial - (i < 3 ? 0 : 3));
-  }
-}
-
 TEST_F(Corner, ClocksNearTwoToTheThirtyOne) {
   WorldConfig config = Bounded(1);
   config.workers = 2;

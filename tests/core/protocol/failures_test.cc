@@ -89,27 +89,6 @@ TEST_F(Failure, DroppedTableFailsAlone) {
   Abandon();
 }
 
-TEST_F(Failure, AFlushOfManyRowsIsSeveralFrames) {
-  WorldConfig config = Bounded(kUnbounded);
-  config.client.max_frame_bytes = 100;
-  Make(config);
-  std::vector<Key> keys;
-  for (Key key = 0; key < 50; ++key) keys.push_back(key);
-  Train(0, keys);
-  net().record = true;
-  Drained();
-  size_t rows = 0;
-  size_t frames = 0;
-  for (const Request& request : Sent(0)) {
-    if (request.tables.empty() || request.tables[0].push_keys.empty()) continue;
-    ++frames;
-    rows += request.tables[0].push_keys.size();
-    EXPECT_LE(request.tables[0].push_updates.size() * sizeof(float), 100u);
-  }
-  EXPECT_EQ(rows, 50u);
-  EXPECT_GE(frames, 8u);
-}
-
 TEST_F(Failure, DeadlineErrorExplainsAndLosesNothing) {
   WorldConfig config = Bounded(0);
   config.partitions = 3;

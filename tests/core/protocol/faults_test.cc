@@ -30,20 +30,6 @@ TEST_F(Fault, EveryRequestAndReplyTwice) {
   Drained();
 }
 
-TEST_F(Fault, DurableFramesAreForgotten) {
-  Make(0, /*keep=*/true);
-  for (int i = 0; i < 4; ++i) Train(0, {1});
-  EXPECT_EQ(log().frames().size(), 4u);
-  world().client(0).MarkDurable();
-  EXPECT_EQ(log().frames().size(), 0u);
-  const Bytes checkpoint = world().Snapshot(0);
-  for (int i = 0; i < 3; ++i) Train(0, {1});
-  world().Failover(0, checkpoint);
-  Drained();
-  EXPECT_EQ(world().ServerClock(At(1)), 7);
-  EXPECT_EQ(world().Sum(&Counters::lost_pushes), 0u);
-}
-
 // Two reads are in flight when the partition restarts behind a proxy: the second answer is about old bases.
 TEST_F(Fault, ChecksOfAnOlderLifeAreAskedAgain) {
   Make(2, /*keep=*/true, /*workers=*/2);

@@ -85,38 +85,18 @@ TEST_F(Notified, RowsWithoutARecentAnswerAreChecked) {
   Drained();
 }
 
-TEST_F(Notified, UnawaitedAnswerIsRepeated) {
-  Make(1);
+// Its answer would be about a cache that is gone.
+TEST_F(Notified, NobodyWantsTheAnswerAboutATableThatIsRemoved) {
+  Make(2);
   Hold(0, {1, 2});
-  for (int i = 0; i < 2; ++i) Train(1, {1});
-  auto step = world().NewStep({{3}});  // fetched
   net(0).HoldReplies(0, true);
-  auto op = world().BeginRead(0, step.get(), true);
+  Read(0, {1, 2});
   world().client(0).Progress(0);
-  op.reset();
-  net(0).HoldReplies(0, false);
-  EXPECT_EQ(SeenThen(0, 1, 1), 2);
-}
-
-// The frame lists a second table because of a push; the read is only of the first.
-TEST_F(Notified, TableInAPushOnly) {
-  Make(1, 2, 1000, /*tables=*/2);
-  auto read = [&](size_t w, const std::vector<std::vector<Key>>& keys) {
-    auto step = world().NewStep(keys);
-    EXPECT_TRUE(world().Read(w, step.get()).ok());
-    return step;
-  };
-  Write(0, read(0, {{1}, {1, 2}}).get());
-  auto pushed = read(0, {{}, {2}});
-  for (int i = 0; i < 2; ++i) Write(1, read(1, {{}, {1}}).get());
-  auto step = world().NewStep({{5}});
-  auto op = world().BeginRead(0, step.get(), true);
-  Write(0, pushed.get());  // is sent with the read
-  Finish(0, op.get(), step.get());
-  EXPECT_EQ(world().client(0).Stats(world().schema(1)->id()).notified_rows, 1u);
-  const TableKey second = {world().schema(1)->id(), 1};
-  EXPECT_EQ(read(0, {{}, {1}})->Value(second.first, second.second)[1], kInitial - 2);
-  Drained();
+  const PartitionReadPtr question = session(0).outstanding().back().read;
+  EXPECT_TRUE(question->wanted());
+  world().client(0).RemoveTable(world().schema(0)->id());
+  EXPECT_FALSE(question->wanted());
+  Abandon();
 }
 
 // The first copy is evicted, then a late answer brings the row back: the client must not unsubscribe.

@@ -64,34 +64,6 @@ TEST_F(Overlap, AReadMayBeAbandoned) {
   Drained();
 }
 
-// Two reads fetch one row, which moves in between: the second read must not return the first read's row.
-TEST_F(Overlap, SecondReadGetsTheNewerRow) {
-  WorldConfig config = Bounded(0);
-  config.workers = 2;
-  Make(config);
-  Train(0, {9});
-  std::vector<std::unique_ptr<TestStep>> steps;
-  std::vector<std::unique_ptr<ReadOp>> ops;
-  net(0).HoldRequests(0, true);
-  for (int i = 0; i < 2; ++i) {
-    if (i == 1) {
-      net(0).Serve(0);
-      Train(1, {1});
-    }
-    steps.push_back(world().NewStep({{1}}));
-    ops.push_back(world().BeginRead(0, steps.back().get(), true));
-    world().client(0).Progress(0);
-  }
-  ASSERT_EQ(net(0).requests(0), 1u);
-  net(0).HoldRequests(0, false);
-  for (size_t i : {1, 0}) {
-    while (!ops[i]->done()) world().client(0).Progress(0.05);
-    ASSERT_TRUE(world().FinishRead(0, ops[i].get(), steps[i].get()).ok());
-  }
-  EXPECT_EQ(steps[1]->Value(At(1).first, 1)[1], kInitial - 1);
-  Drained();
-}
-
 // --- pushes and fetches that cross
 
 TEST_F(Overlap, FrameThatPushesAndFetchesOneKey) {
@@ -108,20 +80,6 @@ TEST_F(Overlap, FrameThatPushesAndFetchesOneKey) {
   EXPECT_EQ(sent[0].tables[0].push_keys, Vector<Key>({1}));
   EXPECT_EQ(sent[0].tables[0].fetch_keys, Vector<Key>({1}));
   Drained();
-}
-
-TEST_F(Overlap, EvictedKeyIsReadBeforeItsPush) {
-  Make(Bounded(kUnbounded, 1));
-  Train(0, {1});
-  for (Key key = 2; key < 5; ++key) Read(0, {key});  // without the end of a step, some lookups make room
-  ASSERT_NE(cache()->unsent().queue().Find(1), nullptr);
-  auto step = Read(0, {1});
-  EXPECT_EQ(step->Value(At(1).first, 1)[0], kInitial - 1);
-  EXPECT_EQ(cache()->unsent().queue().Find(1), nullptr);
-  EXPECT_EQ(world().ServerClock(At(1)), 0);
-  Write(0, step.get());
-  Drained();
-  EXPECT_EQ(world().ServerClock(At(1)), 2);
 }
 
 }  // namespace
