@@ -61,15 +61,19 @@ def test_points_are_what_the_tables_say(fresh, tmp_path):
     assert list(events_lib.scalars(tmp_path / "new" / "logs" / "tables")["t/rows"]) == [3, 6, 8, 11, 14, 16]
 
 
-def test_figures_of_epochs(fresh):
+def layer_model():
     layer = het_tf.keras.Embedding(
         4, name="t", cache=het_tf.Cache(rows=10, staleness=2), optimizer=het_tf.optimizers.SGD(0.1)
     )
     x = keras.Input((3,), dtype="int64")
-    model = keras.Model(x, keras.layers.Dense(1)(keras.layers.Flatten()(layer(x))))
-    model.compile("sgd", "mse")
+    made = keras.Model(x, keras.layers.Dense(1)(keras.layers.Flatten()(layer(x))))
+    made.compile("sgd", "mse")
+    return made
+
+
+def test_figures_of_epochs(fresh):
     ids = np.random.default_rng(0).integers(0, 30, (64, 3))
-    stats = TableStats(log="all")
+    stats, model = TableStats(log="all"), layer_model()
     history = model.fit(ids, np.ones((64, 1)), batch_size=8, epochs=3, verbose=0, callbacks=[stats]).history
     assert history["t/updates"] == [8, 8, 8]
     assert history["t/rows"][-1] == len(np.unique(ids))
@@ -78,26 +82,18 @@ def test_figures_of_epochs(fresh):
     assert 0 < history["t/cache_unsent_rows"][-1] <= 10 + 4096
     assert history["t/cache_bytes"][-1] > 10 * 4 * 4
     assert [epoch["t"]["hits"] for epoch in stats.epochs] == history["t/hits"]
-    for epoch in range(3):
-        assert 0 < history["t/hits"][epoch] <= history["t/reads"][epoch]
-        assert history["t/hit_rate"][epoch] == history["t/hits"][epoch] / history["t/reads"][epoch]
+    for hits, reads, rate in zip(
+        *(history[f"t/{one}"] for one in ("hits", "reads", "hit_rate")), strict=True
+    ):
+        assert 0 < hits <= reads and rate == hits / reads
     assert sum(history["t/miss_pull"]) > 0
     assert all(requests >= 8 for requests in history["t/requests"])
     assert all(size > 0 for size in history["t/metadata_bytes_in"])
-
-
-def test_log_has_two_figures_by_default(fresh):
-    layer = het_tf.keras.Embedding(4, name="t", cache=het_tf.Cache(rows=10, staleness=2))
-    x = keras.Input((3,), dtype="int64")
-    model = keras.Model(x, keras.layers.Dense(1)(keras.layers.Flatten()(layer(x))))
-    model.compile("sgd", "mse")
     for log, logged in [(None, {"t/rows", "t/hit_rate"}), (["reads", "absent"], {"t/reads"})]:
         stats = TableStats(log=log) if log else TableStats()
-        history = model.fit(np.ones((8, 3), np.int64), np.ones((8, 1)), verbose=0, callbacks=[stats]).history
+        history = model.fit(ids, np.ones((64, 1)), verbose=0, callbacks=[stats]).history
         assert {name for name in history if name.startswith("t/")} == logged
     assert stats.async_safe, "Keras waits for no step"
-    with pytest.raises(ValueError, match="log is 'rows'; give a list"):
-        TableStats(log="rows")
 
 
 def test_norms_of_drawn_rows_use_stored_values(fresh, tmp_path):
@@ -163,21 +159,23 @@ def test_ranks_write_runs_and_rank_0_the_store(played, tmp_path):
     assert "het_tf.table_stats" not in played.gathered
 
 
-def test_what_is_refused(fresh, tmp_path):
-    for every in (0, True, 2.5, "batch"):
-        with pytest.raises(ValueError, match="give a number of steps, an integer of 1 or more, or 'epoch'"):
-            TableStats(tmp_path, every=every)
-    with pytest.raises(ValueError, match="log_dir is None; give a directory"):
-        TableStats(norms={"t": 5})
+EVERY = "give a number of steps, an integer of 1 or more, or 'epoch'"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        *[({"every": every}, EVERY) for every in (0, True, 2.5, "batch")],
+        ({"log": "rows"}, "log is 'rows'; give a list"),
+        ({"log_dir": None, "norms": {"t": 5}}, "log_dir is None; give a directory"),
+        ({"log_dir": "file"}, r"file.* of .* cannot be written: .*; give a directory"),
+        ({"norms": {"t": [0.5]}}, r"norms\['t'\] is .*give a number of rows, .*ids of some rows"),
+        *[({"norms": {"t": rows}}, r"norms\['t'\] is .*give a number of rows") for rows in (0, True, 1.5)],
+        ({"norms": {"u": [1]}}, r"norms names \['u'\], but the tables of the model are 't', 'plain'"),
+    ],
+)
+def test_what_is_refused(fresh, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match=r"file.* of .* cannot be written: .*; give a directory"):
-        TableStats(tmp_path / "file")
-    with pytest.raises(ValueError, match=r"norms\['t'\] is .*give a number of rows, .*ids of some rows"):
-        TableStats(tmp_path, norms={"t": [0.5]})
-    for rows in (0, True, 1.5):
-        with pytest.raises(ValueError, match=r"norms\['t'\] is .*give a number of rows"):
-            TableStats(tmp_path, norms={"t": rows})
-    with pytest.raises(
-        ValueError, match=r"norms names \['u'\], but the tables of the model are 't', 'plain'"
-    ):
-        fit(model(), TableStats(tmp_path, norms={"u": [1]}))
+    with pytest.raises(ValueError, match=message):
+        fit(model(), TableStats(**{"log_dir": tmp_path, **arguments}))

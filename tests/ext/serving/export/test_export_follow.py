@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 import redis_lib
 import tensorflow as tf
+from follow_lib import Writer
 
 import het_tf
 from het_tf.ext.checkpoint.python import tensors
 from het_tf.ext.checkpoint.python.model import dense
+from het_tf.ext.serving.python.following import target
 from het_tf.python.session import native
 
 keras = tf.keras
@@ -30,13 +32,10 @@ pytestmark = [
 def make_model(units: int = 4) -> Any:
     """Rows of a feature, through dense layers whose weights have all sizes, and a normalisation."""
     table = het_tf.TableConfig("item", 3, het_tf.optimizers.SGD(1.0))
-    features = {
-        "id": het_tf.FeatureConfig(table),
-        "past": het_tf.FeatureConfig(table, combiner="mean", padding_id=-1),
-    }
+    past = het_tf.FeatureConfig(table, combiner="mean", padding_id=-1)
+    features = {"id": het_tf.FeatureConfig(table), "past": past}
     inputs = {
-        "id": keras.Input((), dtype="int64", name="id"),
-        "past": keras.Input((3,), dtype="int64", name="past"),
+        name: keras.Input(shape, dtype="int64", name=name) for name, shape in (("id", ()), ("past", (3,)))
     }
     rows = het_tf.keras.EmbeddingCollection(features)(inputs)
     x = keras.layers.Concatenate()([rows["id"], rows["past"]])
@@ -130,10 +129,6 @@ def test_before_any_follower_it_answers_like_a_native_export(exported: Any, capf
 
 def test_a_native_export_is_followed_later(server: Any, tmp_path: Path, fresh: Any) -> None:
     """Defect: rows that the follower brought are not served; or a filtered export is followed."""
-    from follow_lib import Writer
-
-    from het_tf.ext.serving.python.following import target
-
     het_tf.init(ps=het_tf.Store(server.address))
     model, path = make_model(), tmp_path / "model"
     train(model, fresh)
@@ -154,8 +149,6 @@ def test_a_native_export_is_followed_later(server: Any, tmp_path: Path, fresh: A
 
 def test_beyond_max_age_requests_fail_where_that_is_asked_for(exported: Any, tmp_path: Path) -> None:
     """Defect: rows older than the stated bound are served; or the error names no remedy."""
-    from follow_lib import Writer
-
     model, _, server = exported
     path = tmp_path / "strict"
     how = het_tf.serving.Follow(server.address, max_age=5.0, stale="fail")
@@ -177,8 +170,6 @@ def test_rows_and_dense_weights_change_without_a_reload(exported: Any, fresh: An
     """Defect: a constant in the graph, a file that is opened once, weights of one layer or signature left
     behind; or a version of another model is computed with.
     """
-    from follow_lib import Writer
-
     model, path, _ = exported
     loaded = tf.saved_model.load(str(path))
     before = answer(loaded)
@@ -206,8 +197,6 @@ def test_rows_and_dense_weights_change_without_a_reload(exported: Any, fresh: An
 
 def test_dense_weights_are_used_in_place_and_outlive_their_version(exported: Any, fresh: Any) -> None:
     """Defect: a copy of the dense weights for each request; or a tensor that dangles after a flip."""
-    from follow_lib import Writer
-
     model, path, _ = exported
     named = dense.weights_of(model)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -91,19 +92,12 @@ def test_readers_get_what_was_appended(client):
 
 
 def test_a_reader_that_waits_gets_the_next_version(server, client):
-    found = []
-
-    def read():
-        with Client(address.parse(server.address)) as own:
-            found.extend(later(Versions(own, ""), "0-0", wait=4.0))
-
-    thread = threading.Thread(target=read)
-    thread.start()
-    while client.ask("x", "INFO", "clients").find("blocked_clients:1") < 0:
-        time.sleep(0.01)
-    Versions(client, "").append(version(1))
-    thread.join()
-    assert found == [version(1)]
+    with Client(address.parse(server.address)) as own, ThreadPoolExecutor() as pool:
+        found = pool.submit(later, Versions(own, ""), "0-0", wait=4.0)
+        while client.ask("x", "INFO", "clients").find("blocked_clients:1") < 0:
+            time.sleep(0.01)
+        Versions(client, "").append(version(1))
+        assert found.result() == [version(1)]
 
 
 VERSION, DECISION = version(7), Decision("rollback", 7, 2.5, "9-1")
@@ -171,11 +165,8 @@ def test_two_publishers_never_write_one_version(publisher):
             except RuntimeError as error:
                 refused.append(str(error))
 
-    threads = [threading.Thread(target=publish, args=(which,)) for which in (0, 1)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(publish, (0, 1)))
     assert all("A namespace has one publisher" in text for text in refused)
     both = sorted(made[0] + made[1], key=lambda one: one.number)
     assert [one.number for one in both] == list(range(1, 41 - len(refused)))
@@ -265,21 +256,19 @@ def test_a_publisher_that_dies_leaves_a_whole_version(publisher, client, tmp_pat
         put(sha256, content)
         raise Killed
 
-    put = one._store.put
-    if point == "positions":
-        monkeypatch.setattr(publishing, "positions", die)
-    elif point == "before":
-        ask = one._client.ask
-        monkeypatch.setattr(
-            one._client, "ask", lambda key, *words: die() if words[0] == "SET" else ask(key, *words)
-        )
-        monkeypatch.setattr(files, "sync", die)
-    elif point == "put":
-        monkeypatch.setattr(one._store, "put", die_half_way)
-    else:
-        monkeypatch.setattr(
-            *{"append": (one._versions, "append"), "clean": (one._store, "clean")}[point], die
-        )
+    put, ask = one._store.put, one._client.ask
+    patches = {
+        "positions": [(publishing, "positions", die)],
+        "before": [
+            (one._client, "ask", lambda key, *words: die() if words[0] == "SET" else ask(key, *words)),
+            (files, "sync", die),
+        ],
+        "put": [(one._store, "put", die_half_way)],
+        "append": [(one._versions, "append", die)],
+        "clean": [(one._store, "clean", die)],
+    }
+    for patch in patches[point]:
+        monkeypatch.setattr(*patch)
     with pytest.raises(Killed):
         one.publish(2)
     monkeypatch.undo()
@@ -312,9 +301,8 @@ def test_every_key_is_at_its_server_of_a_cluster(fresh, tmp_path):
         for key in partitions.keys("", 64):
             answers = [server.command("HET.STAT", key) for server in cluster.servers]
             words = next(text for text in answers if not text.startswith(b"-MOVED")).split(b"\r\n")
-            number = {name: words[words.index(name) + 2] for name in (b"incarnation",)}
             changes = words[words.index(b"changes") + 1].lstrip(b":")
-            direct.append(f"{number[b'incarnation'].decode()}:{changes.decode()}")
+            direct.append(b":".join([words[words.index(b"incarnation") + 2], changes]).decode())
         assert first.cut == tuple(direct)
         assert sum(one.endswith(":0") for one in first.cut) == 64 - 8, "a table lies in 8 partitions"
 
