@@ -9,6 +9,7 @@
 #include "tests/fuzz/target.h"
 #include "tests/testing/handle_frame.h"
 #include "tests/testing/partition_bytes.h"
+#include "tests/testing/requests.h"
 
 namespace het::fuzz {
 namespace {
@@ -26,22 +27,10 @@ enum Reader : uint8_t {
 
 std::unique_ptr<Partition> MakePartition() {
   auto partition = std::make_unique<Partition>(PartitionId{0, 1, 5}, 99);
-  Request q;
-  q.partition = partition->id();
-  q.client = {1, 2};
-  q.seq = 1;
+  Request q = testing::RequestOf(partition->id(), {1, 2}, 1);
   for (const Schema &schema : Schemas()) {
     if (!partition->CreateTable(schema, 7).ok()) Fail("no table");
-    q.tables.emplace_back();
-    TableRequest &t = q.tables.back();
-    t.table = schema->id();
-    t.epoch = 7;
-    t.update_floats = static_cast<uint32_t>(schema->optimizer().wire_floats());
-    for (Key key = -2; key < 5; ++key) {
-      t.push_keys.push_back(key);
-      t.push_ticks.push_back(1);
-      t.push_updates.insert(t.push_updates.end(), t.update_floats, 0.5f);
-    }
+    testing::AddPush(&testing::AddTable(&q, *schema, 7), std::vector<Key>{-2, -1, 0, 1, 2, 3, 4}, 1, 0.5f);
   }
   Bytes frame;
   Encode(q, &frame);

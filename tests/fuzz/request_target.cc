@@ -5,9 +5,9 @@
 #include "het_tf/core/store/partition.h"
 #include "het_tf/core/wire/parts.h"
 #include "tests/fuzz/target.h"
-#include "tests/testing/copies.h"
 #include "tests/testing/handle_frame.h"
 #include "tests/testing/partition_bytes.h"
+#include "tests/testing/requests.h"
 
 namespace het::fuzz {
 namespace {
@@ -21,27 +21,19 @@ constexpr uint32_t kNow = 1000;
 
 Request MakeRequest(uint64_t seq, uint64_t after_seq, size_t tables, size_t keys,
                     RowFormat format = RowFormat::kFloat32, uint32_t every = 0) {
-  Request q;
+  Request q = testing::RequestOf({0, 1, 5}, kClient, seq);
   q.request_id = 77;
-  q.partition = {0, 1, 5};
-  q.client = kClient;
-  q.seq = seq;
   q.after_seq = after_seq;
   for (size_t i = 0; i < tables; ++i) {
     const TableSchema &schema = *Schemas()[i];
-    q.tables.emplace_back();
-    TableRequest &t = q.tables.back();
-    t.table = schema.id();
-    t.epoch = kEpoch;
-    t.update_floats = static_cast<uint32_t>(schema.optimizer().wire_floats());
+    TableRequest &t = testing::AddTable(&q, schema, kEpoch);
     t.push_format = t.row_format = format;
     t.block = format == RowFormat::kFloat32 ? 0 : schema.dim();
     t.bound = {i == 0 ? kUnbounded : static_cast<int64_t>(i), every};
     for (size_t k = 0; k < keys; ++k) {
       if (seq != 0) {
-        t.push_keys.push_back(static_cast<Key>(3 * k) - 5);
-        t.push_ticks.push_back(static_cast<uint32_t>(1 + k % 3));
-        t.push_updates.insert(t.push_updates.end(), t.update_floats, 0.5f);
+        testing::AddPush(&t, std::vector<Key>{static_cast<Key>(3 * k) - 5}, 1 + static_cast<uint32_t>(k % 3),
+                         0.5f);
       }
       t.check_keys.push_back(static_cast<Key>(k));
       t.check_clocks.push_back(static_cast<Clock>(k % 4));

@@ -1,9 +1,98 @@
+// Rounding and packing of rows: the definition, the bytes, and malformed bytes.
+#include "het_tf/core/row/row_format.h"
+
 #include <gtest/gtest.h>
 
-#include "tests/core/row/row_format_fixture.h"
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "het_tf/core/base/half.h"
+#include "tests/testing/packed_rows.h"
+#include "tests/testing/random.h"
 
 namespace het::row_format {
 namespace {
+
+using testing::Random;
+using testing::Scaled;
+
+constexpr RowFormat kFormats[] = {RowFormat::kFloat32, RowFormat::kFloat16, RowFormat::kInt8,
+                                  RowFormat::kInt4};
+// Bits of an integer in the first block; 0: no integers.
+int IntegerBits(RowFormat format) {
+  return format == RowFormat::kInt8 ? 8 : format == RowFormat::kInt4 ? 4 : 0;
+}
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+using Row = std::vector<float>;
+
+struct Shape {
+  size_t block;
+  size_t floats;
+};
+
+// Value only, with a slot of one float, with slots of dim floats; widths that suit SIMD code, and others.
+Shape RandomShape(Random* r) {
+  const size_t block = r->Pick<size_t>({1, 2, 3, 7, 8, 9, 16, 17, 64, 100, 128, 131});
+  const size_t tail = block > 1 ? r->Below(2) : 0;
+  return {block, block * r->Pick<size_t>({1, 2, 3}) + tail};
+}
+
+float RandomFloat(Random* r) {
+  switch (r->Below(12)) {
+    case 0:
+      return r->Pick<float>({0.0f, -0.0f, 1.0f, -1.0f, 65504.0f, 65520.0f, 127.5f, -63.75f});
+    case 1:  // of any size, including denormal
+      return std::ldexp(static_cast<float>(r->Unit() - 0.5), static_cast<int>(r->Between(-150, 127)));
+    case 2:  // much smaller than the others
+      return std::ldexp(static_cast<float>(r->Unit() - 0.5), static_cast<int>(r->Between(-45, 0)));
+    default:
+      return static_cast<float>(r->Unit() - 0.5);
+  }
+}
+
+Row RandomRow(size_t floats, Random* r) {
+  Row row(floats);
+  for (float& x : row) x = RandomFloat(r);
+  return row;
+}
+
+Bytes Pack(const Rounding& rounding, const Shape& shape, const Row& row) {
+  Bytes bytes;
+  Writer writer(&bytes);
+  const float* const rows[] = {row.data()};
+  PackRows(rounding, shape.block, shape.floats, rows, 1, &writer);
+  return bytes;
+}
+
+// Empty: it was refused, or did not end with the bytes.
+Row Unpack(RowFormat format, const Shape& shape, const Bytes& bytes) {
+  Reader reader(bytes);
+  Vector<float> rows;
+  if (!UnpackRows(format, shape.block, shape.floats, 1, &reader, &rows) || reader.left() > 0) return {};
+  return Row(rows.begin(), rows.end());
+}
+
+Row Round(RowFormat format, const Shape& shape, const Row& row, size_t down_from = SIZE_MAX) {
+  Row out(row.size());
+  testing::RoundRow({format, down_from}, shape.block, shape.floats, row.data(), out.data());
+  return out;
+}
+
+bool SameBits(const Row& a, const Row& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+float Largest(const float* x, size_t n) {
+  float largest = 0;
+  for (size_t i = 0; i < n; ++i) largest = std::max(largest, std::fabs(x[i]));
+  return largest;
+}
 
 // Rounds integers to the nearest, ties to even; or towards zero.
 double Whole(double x, bool down) { return down ? std::trunc(x) : std::nearbyint(x); }
@@ -203,6 +292,86 @@ TEST(RowFormat, ZerosAreZeros) {
   for (RowFormat format : kFormats) {
     EXPECT_EQ(Unpack(format, shape, Pack({format}, shape, zeros)), zeros);
   }
+}
+
+// --- the bytes
+
+// Files and servers of other versions read these bytes.
+TEST(RowFormatBytes, TheBytesThemselves) {
+  const Row row = {1, -2, 0.5f, 4, 3};
+  const Shape shape{2, 5};
+  // 2 is 16384 units of 2^-13, so the byte is 114; 1 is 0x7000 and -2 is 0xf400 among 16-bit floats.
+  const Bytes halves = Pack({RowFormat::kFloat16}, shape, row);
+  const uint8_t expected_halves[] = {114, 0, 0x70, 0, 0xf4, 115, 0, 0x68, 0, 0x74, 0, 0, 0x40, 0x40};
+  EXPECT_EQ(halves, Bytes(std::begin(expected_halves), std::end(expected_halves)));
+  // -2 is 64 units of 2^-5.
+  const Bytes integers = Pack({RowFormat::kInt8}, shape, row);
+  const uint8_t expected_integers[] = {122, 32, 0xc0, 115, 0, 0x68, 0, 0x74, 0x40, 0x40};
+  EXPECT_EQ(integers, Bytes(std::begin(expected_integers), std::end(expected_integers)));
+  // -2 is 4 units of 2^-1, 1 is 2 of them.
+  const Bytes four = Pack({RowFormat::kInt4}, shape, row);
+  const uint8_t expected_four[] = {126, 0xc2, 115, 0, 0x68, 0, 0x74, 0x40, 0x40};
+  EXPECT_EQ(four, Bytes(std::begin(expected_four), std::end(expected_four)));
+}
+
+// A single float to which no upper half is near is sent whole, after a NaN. Defect: it becomes infinite.
+TEST(RowFormatBytes, SingleFloatIsUpperHalfOrWhole) {
+  const Bytes whole = Pack({RowFormat::kInt8}, {2, 3}, {0, 0, FLT_MAX});
+  EXPECT_EQ(Bytes(whole.end() - 6, whole.end()), (Bytes{0xff, 0xff, 0xff, 0xff, 0x7f, 0x7f}));
+  EXPECT_EQ(Round(RowFormat::kInt8, {2, 3}, {0, 0, 0.1f})[2], 0.10009765625f);
+  EXPECT_EQ(Round(RowFormat::kInt8, {2, 3}, {0, 0, FLT_MAX})[2], FLT_MAX);
+  EXPECT_EQ(Round(RowFormat::kInt8, {2, 3}, {0, 0, kInf})[2], kInf);
+}
+
+TEST(RowFormatBytes, DamagedBytesAreRefused) {
+  Random r(8);
+  for (uint64_t i = 0; i < Scaled(300); ++i) {
+    const Shape shape = RandomShape(&r);
+    for (RowFormat format : kFormats) {
+      Bytes bytes = Pack({format}, shape, RandomRow(shape.floats, &r));
+      bytes.resize(r.Below(bytes.size()));
+      ASSERT_TRUE(Unpack(format, shape, bytes).empty());
+      for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(r.Below(256));
+      static_cast<void>(Unpack(format, shape, bytes));  // any result is fine, but no crash
+    }
+  }
+  const Row row = {1, 2};
+  for (RowFormat format : {RowFormat::kFloat16, RowFormat::kInt8, RowFormat::kInt4}) {
+    Bytes bytes = Pack({format}, {2, 2}, row);
+    bytes[0] = 0;
+    EXPECT_TRUE(Unpack(format, {2, 2}, bytes).empty());
+  }
+}
+
+TEST(RowFormatBytes, ManyRowsOneBehindTheOther) {
+  Random r(9);
+  const Shape shape{16, 33};
+  Vector<float> rows;
+  std::vector<const float*> pointers;
+  for (int i = 0; i < 50; ++i) {
+    for (float x : RandomRow(shape.floats, &r)) rows.push_back(x);
+  }
+  for (int i = 0; i < 50; ++i) pointers.push_back(rows.data() + i * 33);
+  for (RowFormat format : kFormats) {
+    Bytes bytes;
+    Writer writer(&bytes);
+    PackRows({format}, 16, 33, pointers.data(), 50, &writer);
+    Reader reader(bytes);
+    Vector<float> rounded;
+    ASSERT_TRUE(UnpackRows(format, 16, 33, 50, &reader, &rounded));
+    EXPECT_EQ(reader.left(), 0u);
+    for (int i = 0; i < 50; ++i) {
+      const Row row(pointers[i], pointers[i] + 33);
+      EXPECT_EQ(Row(rounded.data() + i * 33, rounded.data() + (i + 1) * 33), Round(format, shape, row));
+    }
+  }
+}
+
+TEST(RowFormatBytes, Names) {
+  for (RowFormat format : kFormats) EXPECT_EQ(ParseRowFormat(RowFormatName(format)).value(), format);
+  const Status refused = ParseRowFormat("bfloat16").status();
+  EXPECT_NE(refused.message().find("'bfloat16'"), std::string::npos);
+  EXPECT_NE(refused.message().find("\"float16\", \"int8\" or \"int4\""), std::string::npos);
 }
 
 }  // namespace

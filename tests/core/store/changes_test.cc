@@ -11,6 +11,7 @@
 #include "tests/testing/handle_frame.h"
 #include "tests/testing/partition_bytes.h"
 #include "tests/testing/random.h"
+#include "tests/testing/requests.h"
 #include "tests/testing/table_specs.h"
 
 namespace het::testing {
@@ -36,17 +37,9 @@ class ChangingPartition {
   const Schema& schema(size_t i) const { return schemas_[i]; }
 
   void Push(const std::vector<Key>& keys, size_t table = 0) {
-    Request q;
-    q.partition = partition_->id();
-    q.client = {1, 2};
-    q.seq = q.after_seq = partition_->clients().LastSeq(q.client) + 1;
-    TableRequest& t = q.tables.emplace_back();
-    t.table = schemas_[table]->id();
-    t.epoch = partition_->Find(t.table)->epoch();
-    t.update_floats = static_cast<uint32_t>(schemas_[table]->optimizer().wire_floats());
-    t.push_keys.assign(keys.begin(), keys.end());
-    t.push_ticks.assign(keys.size(), 1);
-    t.push_updates.assign(keys.size() * t.update_floats, 1);
+    const TableSchema& schema = *schemas_[table];
+    Request q = RequestOf(partition_->id(), {1, 2}, partition_->clients().LastSeq({1, 2}) + 1);
+    AddPush(&AddTable(&q, schema, partition_->Find(schema.id())->epoch()), keys);
     Bytes frame, reply;
     Encode(q, &frame);
     Handling how;

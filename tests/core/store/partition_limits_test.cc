@@ -6,6 +6,7 @@
 #include "het_tf/core/store/partition.h"
 #include "tests/testing/handle_frame.h"
 #include "tests/testing/partition_bytes.h"
+#include "tests/testing/requests.h"
 #include "tests/testing/table_specs.h"
 
 namespace het::testing {
@@ -23,21 +24,14 @@ class PartitionLimits : public ::testing::Test {
   PartitionLimits() { EXPECT_TRUE(partition_.CreateTable(schema_, kEpoch).ok()); }
 
   Request NewRequest() const {
-    Request q;
-    q.partition = partition_.id();
-    q.client = {1, 2};
-    TableRequest& t = q.tables.emplace_back();
-    t.table = schema_->id();
-    t.epoch = kEpoch;
-    t.update_floats = kDim;
+    Request q = RequestOf(partition_.id(), {1, 2});
+    AddTable(&q, *schema_, kEpoch);
     return q;
   }
   Request Push(const std::vector<Key>& keys, uint32_t ticks = 1) const {
     Request q = NewRequest();
     q.seq = q.after_seq = partition_.clients().LastSeq(q.client) + 1;
-    q.tables[0].push_keys.assign(keys.begin(), keys.end());
-    q.tables[0].push_ticks.assign(keys.size(), ticks);
-    q.tables[0].push_updates.assign(keys.size() * kDim, 1);
+    AddPush(&q.tables[0], keys, ticks);
     return q;
   }
   Request Fetch(const std::vector<Key>& keys) const {

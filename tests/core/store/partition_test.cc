@@ -10,6 +10,7 @@
 #include "tests/testing/packed_rows.h"
 #include "tests/testing/partition_bytes.h"
 #include "tests/testing/random.h"
+#include "tests/testing/requests.h"
 #include "tests/testing/table_specs.h"
 
 namespace het::testing::partition_test {
@@ -30,26 +31,16 @@ class PartitionTest : public ::testing::Test {
   }
 
   Request NewRequest(uint64_t seq, uint64_t after_seq = 0) {
-    Request q;
+    Request q = RequestOf(partition_->id(), kClient, seq);
     q.request_id = ++last_id_;
     q.time = 9;
-    q.partition = partition_->id();
-    q.client = kClient;
-    q.seq = seq;
     q.after_seq = after_seq;
-    q.tables.emplace_back();
-    q.tables[0].table = schema_->id();
-    q.tables[0].epoch = kEpoch;
-    q.tables[0].update_floats = 2;
+    AddTable(&q, *schema_, kEpoch);
     return q;
   }
   Request Push(uint64_t seq, std::vector<Key> keys, uint32_t ticks = 1) {
     Request q = NewRequest(seq);
-    for (Key key : keys) {
-      q.tables[0].push_keys.push_back(key);
-      q.tables[0].push_ticks.push_back(ticks);
-      q.tables[0].push_updates.insert(q.tables[0].push_updates.end(), {10, 20});
-    }
+    AddPush(&q.tables[0], keys, ticks, 20);
     return q;
   }
   Reply HandleBytes(Span<const uint8_t> frame) {

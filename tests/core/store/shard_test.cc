@@ -7,10 +7,10 @@
 #include <set>
 
 #include "het_tf/core/store/chunk.h"
-#include "tests/testing/copies.h"
 #include "tests/testing/handle_frame.h"
 #include "tests/testing/partition_bytes.h"
 #include "tests/testing/random.h"
+#include "tests/testing/requests.h"
 #include "tests/testing/table_specs.h"
 
 namespace het::testing {
@@ -185,21 +185,11 @@ class CopyTest : public ::testing::Test {
   }
   static Span<const uint8_t> View(const Bytes& bytes) { return {bytes.data(), bytes.size()}; }
   Bytes Push(uint64_t client, uint64_t keys) {
-    Request q;
-    q.partition = partition_.id();
-    q.client = {client, 1};
-    q.seq = partition_.clients().LastSeq(q.client) + 1;
-    q.tables.resize(1);
-    q.tables[0].table = HashName("t");
-    q.tables[0].epoch = 9;
-    q.tables[0].update_floats = 2;
+    Request q = RequestOf(partition_.id(), {client, 1}, partition_.clients().LastSeq({client, 1}) + 1);
+    q.after_seq = 0;
     std::set<Key> some;
     while (some.size() < keys) some.insert(static_cast<Key>(random_.Below(2000)));
-    for (Key key : some) {
-      q.tables[0].push_keys.push_back(key);
-      q.tables[0].push_ticks.push_back(1);
-      q.tables[0].push_updates.insert(q.tables[0].push_updates.end(), {1, 2});
-    }
+    AddPush(&AddTable(&q, partition_.Find(HashName("t"))->schema(), 9), some);
     Bytes frame;
     Encode(q, &frame);
     return frame;

@@ -8,6 +8,7 @@
 #include "het_tf/core/store/local_service.h"
 #include "het_tf/core/wire/frame_bytes.h"
 #include "het_tf/core/wire/parts.h"
+#include "tests/testing/requests.h"
 #include "tests/testing/table_specs.h"
 #include "tests/testing/world/world_test.h"
 
@@ -33,23 +34,14 @@ class Parts : public ::testing::Test {
 
   // Push `seq` of one row, and a fetch of it, for each partition.
   std::vector<Request> Steps(uint64_t seq) {
-    std::vector<Request> all(kParts);
+    std::vector<Request> all;
     for (uint32_t p = 0; p < kParts; ++p) {
-      Request& q = all[p];
+      Request& q = all.emplace_back(RequestOf(service_.id(p), {1, 2}, seq));
       q.request_id = 10 + p;
-      q.partition = service_.id(p);
-      q.client = {1, 2};
-      q.seq = q.after_seq = seq;
       q.inc = incs_[p];
-      q.tables.resize(1);
-      TableRequest& t = q.tables[0];
-      t.table = schema_->id();
-      t.epoch = epochs_[p];
-      t.update_floats = static_cast<uint32_t>(schema_->optimizer().wire_floats());
-      t.push_keys = {7};
-      t.push_ticks = {1};
-      t.push_updates.assign(t.update_floats, 1.f);
+      TableRequest& t = AddTable(&q, *schema_, epochs_[p]);
       t.fetch_keys = {7};
+      AddPush(&t, t.fetch_keys);
     }
     return all;
   }

@@ -1,13 +1,355 @@
-// Frames: their sizes, formats and versions, and exhausted memory.
+// Frames: decoding inverts encoding, and refuses truncated frames; their sizes, formats and versions, and
+// exhausted memory.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <vector>
 
-#include "tests/core/wire/random_frames.h"
+#include "het_tf/core/wire/parts.h"
 #include "tests/testing/packed_rows.h"
+#include "tests/testing/random.h"
 
 namespace het::testing::frame_test {
 namespace {
+
+constexpr int64_t kSpecial[] = {
+    0,         1,         -1,           127, 128, INT32_MAX, int64_t{1} << 31, (int64_t{1} << 53) + 1,
+    INT64_MIN, INT64_MAX, INT64_MIN + 1};
+
+int64_t Any(Random* r) { return r->Chance(0.5) ? kSpecial[r->Below(11)] : static_cast<int64_t>(r->Next()); }
+
+void AnyKeys(Random* r, Vector<Key>* keys) {
+  for (uint64_t n = r->Chance(0.5) ? 0 : r->Below(9); n > 0; --n) keys->push_back(Any(r));
+}
+
+uint64_t Near(Random* r, uint64_t number) {
+  return r->Chance(0.3) ? r->Next() : number + static_cast<uint64_t>(r->Between(-2, 2));
+}
+
+RowFormat AnyFormat(Random* r) { return static_cast<RowFormat>(r->Below(3)); }
+
+Span<const uint8_t> View(const Bytes& bytes) { return {bytes.data(), bytes.size()}; }
+
+// --- requests
+
+// A request that may follow `before` in a frame.
+Request RandomRequest(Random* r, const Request& before) {
+  Request q;
+  q.request_id = static_cast<uint32_t>(Near(r, before.request_id + 1));
+  q.time = before.time;
+  q.partition = before.partition;
+  q.partition.index = static_cast<uint32_t>(Near(r, before.partition.index + 1));
+  q.client = {before.client.high, Near(r, before.client.low)};
+  q.seq = r->Chance(0.3) ? 0 : Near(r, before.seq);
+  q.after_seq = r->Chance(0.5) ? q.seq : Near(r, q.seq);
+  q.inc = r->Chance(0.5) ? 0 : r->Next();
+  if (r->Chance(0.3)) q.notified_ack = static_cast<uint32_t>(Near(r, before.notified_ack)) | 1;
+  q.tables.resize(r->Below(4));
+  for (TableRequest& t : q.tables) {
+    t.table = r->Below(3);  // sometimes a table twice
+    t.epoch = r->Next();
+    t.update_floats = static_cast<uint32_t>(r->Below(5));
+    t.push_format = AnyFormat(r);
+    t.row_format = AnyFormat(r);
+    const bool plain = t.push_format == RowFormat::kFloat32 && t.row_format == RowFormat::kFloat32;
+    t.block = plain ? 0 : 1 + static_cast<uint32_t>(r->Below(3));
+    AnyKeys(r, &t.push_keys);
+    if (q.notified_ack != 0) t.left = static_cast<uint32_t>(r->Below(t.push_keys.size() + 1));
+    for (size_t i = 0; i < t.push_keys.size(); ++i) {
+      t.push_ticks.push_back(r->Chance(0.5) ? UINT32_MAX : static_cast<uint32_t>(r->Below(200)));
+      for (uint32_t k = 0; k < t.update_floats; ++k) t.push_updates.push_back(static_cast<float>(r->Unit()));
+    }
+    // As they will be after decoding.
+    float* update = t.push_updates.data();
+    for (size_t i = 0; i < t.push_keys.size(); ++i, update += t.update_floats)
+      testing::RoundRow({t.push_format}, t.block, t.update_floats, update, update);
+    t.bound = r->Chance(0.3) ? kUnbounded : r->Chance(0.5) ? 7 : static_cast<int64_t>(r->Next() >> 2);
+    if (r->Chance(0.5)) t.bound.every = r->Chance(0.5) ? 20 : static_cast<uint32_t>(r->Next());
+    AnyKeys(r, &t.check_keys);
+    for (size_t i = 0; i < t.check_keys.size(); ++i) t.check_clocks.push_back(Any(r));
+    AnyKeys(r, &t.fetch_keys);
+    t.subscribe = r->Chance(0.3);
+    AnyKeys(r, &t.dropped);
+  }
+  return q;
+}
+
+std::vector<Request> RandomRequests(Random* r, size_t parts) {
+  Request before;
+  before.request_id = static_cast<uint32_t>(r->Next());
+  before.time = r->Chance(0.5) ? 0 : static_cast<uint32_t>(r->Next());
+  before.partition = {static_cast<uint32_t>(r->Next()), static_cast<uint32_t>(r->Next()), r->Next()};
+  if (r->Chance(0.8)) before.client = {r->Next(), r->Next()};
+  std::vector<Request> all;
+  for (size_t i = 0; i < parts; ++i) all.push_back(RandomRequest(r, i == 0 ? before : all[i - 1]));
+  if (parts > 0 && r->Chance(0.1)) all[0].client.low = 0;
+  return all;
+}
+
+uint32_t DigestOf(const Request& q, uint64_t inc) {
+  EpochDigest digest(inc);
+  for (const TableRequest& t : q.tables) digest.Add(t.table, t.epoch);
+  return digest.value(q.request_id);
+}
+
+void ExpectSame(const Request& p, const Request& q, bool says_inc) {
+  EXPECT_EQ(p.request_id, q.request_id);
+  EXPECT_EQ(p.time, q.time);
+  EXPECT_TRUE(p.partition == q.partition);
+  EXPECT_TRUE(p.client == q.client);
+  EXPECT_EQ(p.seq, q.seq);
+  EXPECT_EQ(p.after_seq, q.after_seq);
+  EXPECT_EQ(p.notified_ack, q.notified_ack);
+  EXPECT_EQ(p.knows_inc, says_inc && q.inc != 0);
+  if (p.knows_inc || !q.tables.empty()) {
+    EXPECT_EQ(p.digest, DigestOf(q, says_inc ? q.inc : 0));
+  }
+  ASSERT_EQ(p.tables.size(), q.tables.size());
+  for (size_t i = 0; i < q.tables.size(); ++i) {
+    EXPECT_EQ(p.tables[i].table, q.tables[i].table);
+    EXPECT_EQ(p.tables[i].update_floats, q.tables[i].update_floats);
+    EXPECT_EQ(p.tables[i].push_keys, q.tables[i].push_keys);
+    EXPECT_EQ(p.tables[i].push_ticks, q.tables[i].push_ticks);
+    EXPECT_EQ(p.tables[i].left, q.tables[i].left);
+    EXPECT_EQ(p.tables[i].push_updates, q.tables[i].push_updates);
+    EXPECT_EQ(p.tables[i].push_format, q.tables[i].push_format);
+    EXPECT_EQ(p.tables[i].row_format, q.tables[i].row_format);
+    EXPECT_EQ(p.tables[i].block, q.tables[i].block);
+    EXPECT_EQ(p.tables[i].bound, q.tables[i].bound);
+    EXPECT_EQ(p.tables[i].check_keys, q.tables[i].check_keys);
+    EXPECT_EQ(p.tables[i].check_clocks, q.tables[i].check_clocks);
+    EXPECT_EQ(p.tables[i].fetch_keys, q.tables[i].fetch_keys);
+    EXPECT_EQ(p.tables[i].subscribe, q.tables[i].subscribe);
+    EXPECT_EQ(p.tables[i].dropped, q.tables[i].dropped);
+  }
+}
+
+TEST(RequestFrame, RequestsRoundTrip) {
+  for (uint64_t seed = 1; seed <= Scaled(3000); ++seed) {
+    SCOPED_TRACE(seed);
+    Random r(seed);
+    const Request q = RandomRequests(&r, 1)[0];
+    Bytes bytes;
+    Encode(q, &bytes);
+    Request p;
+    ASSERT_TRUE(Decode(View(bytes), &p).ok());
+    ExpectSame(p, q, !IsPushAlone(q));
+    RequestParts parts;
+    ASSERT_TRUE(parts.Open(View(bytes)).ok());
+    EXPECT_EQ(parts.pushes(), q.seq != 0);
+    // A cut anywhere is noticed.
+    const size_t cut = r.Below(bytes.size());
+    EXPECT_FALSE(Decode(Span<const uint8_t>(bytes.data(), cut), &p).ok());
+    bytes.push_back(0);
+    EXPECT_FALSE(Decode(View(bytes), &p).ok()) << "a byte too many";
+  }
+}
+
+TEST(RequestFrame, RequestsOfManyPartsRoundTrip) {
+  for (uint64_t seed = 1; seed <= Scaled(1000); ++seed) {
+    SCOPED_TRACE(seed);
+    Random r(seed);
+    const std::vector<Request> all = RandomRequests(&r, 2 + r.Below(9));
+    Vector<TableBytes> tables;
+    const OutFrame frame = EncodeFrame(all, {}, &tables);
+    const Bytes& bytes = frame.bytes;
+    RequestParts parts;
+    ASSERT_TRUE(parts.Open(View(bytes)).ok());
+    ASSERT_EQ(parts.size(), all.size());
+    ASSERT_EQ(frame.parts.size(), all.size());
+    Request p;
+    size_t sized = 0;
+    size_t sum = 0;
+    bool pushes = false;
+    for (size_t i = 0; i < all.size(); ++i) {
+      EXPECT_EQ(parts.left(), all.size() - i);
+      for (const PartRef& part : {frame.parts[i], parts.ref(i)}) {
+        EXPECT_EQ(part.partition, all[i].partition.index);
+        EXPECT_EQ(part.request_id, all[i].request_id);
+      }
+      ASSERT_TRUE(parts.Next(&p).ok()) << i;
+      ExpectSame(p, all[i], true);
+      pushes = pushes || all[i].seq != 0;
+      for (const TableRequest& t : all[i].tables) {
+        const size_t pushes = t.push_keys.size();
+        EXPECT_LE(tables.at(sized).rows, pushes * MostRowBytes(t.push_format, t.block, t.update_floats));
+        EXPECT_GE(tables.at(sized).rows, pushes * LeastRowBytes(t.push_format, t.block, t.update_floats));
+        sum += tables[sized++].all;
+      }
+    }
+    EXPECT_EQ(frame.push, pushes);
+    EXPECT_EQ(parts.pushes(), pushes);
+    EXPECT_EQ(sized, tables.size());
+    EXPECT_LT(sum, bytes.size());
+    EXPECT_FALSE(Decode(View(bytes), &p).ok()) << "one part is not taken for all";
+    RequestParts cut;
+    Status status = cut.Open({bytes.data(), r.Below(bytes.size())});
+    for (size_t i = 0; i < all.size() && status.ok(); ++i) status = cut.Next(&p);
+    EXPECT_FALSE(status.ok());
+  }
+}
+
+// So an undetected change of state is detected at the next request.
+TEST(RequestFrame, EveryRequestHasAnotherDigest) {
+  EpochDigest digest(5);
+  digest.Add(7, 9);
+  EXPECT_EQ(digest.value(1), digest.value(1));
+  EXPECT_NE(digest.value(1), digest.value(2));
+}
+
+// The replicated form: only fields of the push, and no inc, since a copy has another.
+TEST(RequestFrame, ThePushPartAlone) {
+  for (uint64_t seed = 1; seed <= Scaled(1000); ++seed) {
+    SCOPED_TRACE(seed);
+    Random r(seed);
+    Request q = RandomRequests(&r, 1)[0];
+    if (q.seq == 0) q.seq = 5;
+    Bytes bytes;
+    EncodePush(q, &bytes);
+    Request p;
+    ASSERT_TRUE(Decode(View(bytes), &p).ok());
+    EXPECT_TRUE(IsPushAlone(p));
+    EXPECT_FALSE(p.knows_inc);
+    Request push = q;
+    push.tables.clear();
+    for (const TableRequest& t : q.tables) {
+      if (t.push_keys.empty()) continue;
+      push.tables.push_back(t);
+      TableRequest& of = push.tables.back();
+      of.check_keys.clear(), of.check_clocks.clear(), of.fetch_keys.clear(), of.dropped.clear();
+      of.subscribe = false;
+      of.left = 0;
+      of.bound = Bound();
+    }
+    push.after_seq = q.seq;
+    push.notified_ack = 0;
+    ExpectSame(p, push, false);
+  }
+}
+
+// --- replies
+
+Reply RandomReply(Random* r, const Reply& before) {
+  Reply p;
+  p.status = static_cast<FrameStatus>(r->Chance(0.5) ? 0 : r->Below(kFrameStatuses));
+  if (p.status != FrameStatus::kOk) p.message = std::string(r->Below(300), 'x');
+  p.request_id = static_cast<uint32_t>(Near(r, before.request_id + 1));
+  p.partition = static_cast<uint32_t>(Near(r, before.partition + 1));
+  p.same_inc = r->Chance(0.5);
+  p.inc = p.same_inc ? 0 : r->Next();
+  p.same_seq = r->Chance(0.5);
+  p.last_seq = p.same_seq ? 0 : Near(r, before.last_seq);
+  p.notified = r->Chance(0.5) ? 0 : static_cast<uint32_t>(Near(r, before.notified)) | 1;
+  p.subscription_reset = r->Chance(0.5);
+  p.tables.resize(r->Below(4));
+  for (TableReply& t : p.tables) {
+    t.table = r->Below(3);
+    t.epoch = p.status == FrameStatus::kEpoch ? r->Next() : 0;
+    t.row_floats = static_cast<uint32_t>(r->Below(5));
+    t.row_format = AnyFormat(r);
+    t.block = t.row_format == RowFormat::kFloat32 ? 0 : 1 + static_cast<uint32_t>(r->Below(3));
+    size_t rows = 0;
+    auto clock = [&] {
+      const Clock c = Any(r) & INT64_MAX;  // the store has no others
+      rows += c != 0;
+      return c;
+    };
+    for (uint64_t n = r->Below(9); n > 0; --n) {
+      t.refreshed.push_back(static_cast<uint32_t>(r->Next()));
+      t.refreshed_clocks.push_back(clock());
+    }
+    for (uint64_t n = r->Below(9); n > 0; --n) t.fetched_clocks.push_back(clock());
+    AnyKeys(r, &t.notified_keys);
+    for (size_t i = 0; i < rows * t.row_floats; ++i) t.rows.push_back(static_cast<float>(r->Unit()));
+    // As they will be after decoding.
+    for (float* row = t.rows.data(); row < t.rows.data() + t.rows.size(); row += t.row_floats) {
+      RoundRow({t.row_format}, t.block, t.row_floats, row, row);
+    }
+    for (uint64_t n = r->Chance(0.5) ? 0 : r->Below(66); n > 0; --n) t.lag_histogram.push_back(r->Next());
+  }
+  return p;
+}
+
+size_t RowsOf(const TableReply& t) { return t.row_floats == 0 ? 0 : t.rows.size() / t.row_floats; }
+
+void ExpectSame(const Reply& q, const Reply& p) {
+  EXPECT_EQ(q.status, p.status);
+  EXPECT_EQ(q.message, p.message);
+  EXPECT_EQ(q.request_id, p.request_id);
+  EXPECT_EQ(q.partition, p.partition);
+  EXPECT_EQ(q.same_inc, p.same_inc);
+  EXPECT_EQ(q.inc, p.inc);
+  EXPECT_EQ(q.same_seq, p.same_seq);
+  EXPECT_EQ(q.last_seq, p.last_seq);
+  EXPECT_EQ(q.notified, p.notified);
+  EXPECT_EQ(q.subscription_reset, p.subscription_reset);
+  ASSERT_EQ(q.tables.size(), p.tables.size());
+  for (size_t i = 0; i < p.tables.size(); ++i) {
+    EXPECT_EQ(q.tables[i].table, p.tables[i].table);
+    EXPECT_EQ(q.tables[i].epoch, p.tables[i].epoch);
+    EXPECT_EQ(q.tables[i].row_floats, p.tables[i].row_floats);
+    EXPECT_EQ(q.tables[i].row_format, p.tables[i].row_format);
+    EXPECT_EQ(q.tables[i].block, p.tables[i].block);
+    EXPECT_EQ(q.tables[i].refreshed, p.tables[i].refreshed);
+    EXPECT_EQ(q.tables[i].refreshed_clocks, p.tables[i].refreshed_clocks);
+    EXPECT_EQ(q.tables[i].fetched_clocks, p.tables[i].fetched_clocks);
+    EXPECT_EQ(q.tables[i].notified_keys, p.tables[i].notified_keys);
+    EXPECT_EQ(q.tables[i].rows, p.tables[i].rows);
+    EXPECT_EQ(q.tables[i].lag_histogram, p.tables[i].lag_histogram);
+  }
+}
+
+TEST(ReplyFrame, RepliesRoundTrip) {
+  for (uint64_t seed = 1; seed <= Scaled(3000); ++seed) {
+    SCOPED_TRACE(seed);
+    Random r(seed);
+    const Reply p = RandomReply(&r, Reply());
+    Bytes bytes;
+    Encode(p, &bytes);
+    Reply q;
+    ASSERT_TRUE(Decode(View(bytes), &q).ok());
+    ExpectSame(q, p);
+    EXPECT_FALSE(Decode(Span<const uint8_t>(bytes.data(), r.Below(bytes.size())), &q).ok());
+  }
+}
+
+TEST(ReplyFrame, RepliesOfManyPartsRoundTrip) {
+  for (uint64_t seed = 1; seed <= Scaled(1000); ++seed) {
+    SCOPED_TRACE(seed);
+    Random r(seed);
+    std::vector<Reply> all;
+    for (size_t n = 2 + r.Below(9); n > 0; --n)
+      all.push_back(RandomReply(&r, all.empty() ? Reply() : all.back()));
+    Bytes bytes;
+    ReplyWriter writer(all.size(), &bytes);
+    for (const Reply& p : all) writer.Add(p);
+    ReplyParts parts;
+    ASSERT_TRUE(parts.Open(View(bytes)).ok());
+    Reply q;
+    Vector<TableBytes> tables;
+    size_t sum = 0;
+    for (const Reply& p : all) {
+      ASSERT_FALSE(parts.done());
+      size_t size = 0;
+      ASSERT_TRUE(parts.Next(&q, &tables, &size).ok());
+      ExpectSame(q, p);
+      sum += size;
+      ASSERT_EQ(tables.size(), p.tables.size());
+      for (size_t i = 0; i < tables.size(); ++i) {
+        EXPECT_EQ(tables[i].rows,
+                  RowsOf(p.tables[i]) *
+                      LeastRowBytes(p.tables[i].row_format, p.tables[i].block, p.tables[i].row_floats));
+        size -= tables[i].all;
+      }
+      EXPECT_LT(size, 400u) << "a head, and perhaps a message";
+    }
+    EXPECT_TRUE(parts.done());
+    EXPECT_EQ(sum, bytes.size());
+    EXPECT_FALSE(Decode(View(bytes), &q).ok()) << "one part is not taken for all";
+  }
+}
+
+// --- sizes, formats, versions, memory
 
 // Memory is exhausted within a part: earlier parts stay, and each later one still fits as a short part.
 TEST(Frame, ReplyWithoutMemoryLeavesRoomForOthers) {

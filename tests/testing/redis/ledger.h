@@ -10,6 +10,8 @@
 #pragma once
 
 #include <atomic>
+#include <cstdio>
+#include <iterator>
 #include <string>
 
 #include "het_tf/core/wire/reply.h"
@@ -44,11 +46,29 @@ struct Ledger {
   char error_texts[8][512] = {};
   char notice[512] = {};
 
-  void Error(const std::string& what);
+  void Error(const std::string& what) {
+    // Count the text only when it is complete: a reader of the count may end this process at once.
+    const uint32_t at = error_texts_begun.fetch_add(1);
+    if (at < std::size(error_texts))
+      std::snprintf(error_texts[at], sizeof(error_texts[at]), "%s", what.c_str());
+    errors.fetch_add(1);
+  }
   // Returns one of the first errors that count; "" if there are none.
-  std::string FirstError() const;
-  void Notice(uint32_t w, const std::string& text);
-  uint64_t Sum(std::atomic<uint64_t> Worker::*counter) const;
+  std::string FirstError() const {
+    for (uint32_t at = 0; errors.load() > 0 && at < std::size(error_texts); ++at) {
+      if (error_texts[at][0] != 0) return error_texts[at];
+    }
+    return "";
+  }
+  void Notice(uint32_t w, const std::string& text) {
+    ++workers[w].notices;
+    std::snprintf(notice, sizeof(notice), "%s", text.c_str());
+  }
+  uint64_t Sum(std::atomic<uint64_t> Worker::*counter) const {
+    uint64_t sum = 0;
+    for (const Worker& worker : workers) sum += (worker.*counter).load();
+    return sum;
+  }
 };
 
 }  // namespace het::testing

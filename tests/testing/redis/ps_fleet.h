@@ -11,7 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "tests/testing/redis/ps_worker.h"
+#include "het_tf/core/client/client.h"
+#include "tests/testing/redis/ledger.h"
 #include "tests/testing/redis/redis_shards.h"
 #include "tests/testing/redis/shared_memory.h"
 
@@ -19,14 +20,34 @@ namespace het::testing {
 
 constexpr uint32_t kFleetPartitions = 6;
 
+struct PsWorkerConfig {
+  ServerAddress address;
+  uint32_t workers = 2;
+  CacheConfig cache;
+  ClientConfig client;
+  uint64_t seed = 1;
+  // Servers may lose acknowledged updates, which workers resend: until then others miss more than I2 and I3
+  // allow.
+  bool may_lose = false;
+
+  // I3 for a row with this many ticks, also for ended steps.
+  int64_t most_unseen(Clock ticks) const { return MostUnseen(ticks, 1); }
+  int64_t most_unseen_done(Clock ticks) const { return MostUnseen(ticks, 0); }
+  TableSpec spec() const;
+
+ private:
+  int64_t MostUnseen(Clock ticks, int64_t in_progress) const;
+};
+
+class PsClient;
+
 class PsFleet {
  public:
   PsFleet(const PsWorkerConfig& config, RedisShards* shards);
   ~PsFleet();
 
   Ledger& ledger() { return *ledger_; }
-  const PsWorkerConfig& config() const { return config_; }
-  const std::vector<std::string>& partition_keys() { return observer_->store().keys(); }
+  const std::vector<std::string>& partition_keys();
 
   void Start();
   // kill -9.

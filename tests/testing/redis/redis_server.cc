@@ -94,6 +94,13 @@ std::string RedisServer::Log() const {
   return text.str();
 }
 
+std::string RedisServer::LogPath(const std::string& part) const {
+  for (const auto& entry : std::filesystem::directory_iterator(dir_ + "/appendonlydir")) {
+    if (entry.path().string().find(part) != std::string::npos) return entry.path().string();
+  }
+  return "";
+}
+
 bool RedisServer::Start() {
   Arguments args = {Program(),
                     "--port",

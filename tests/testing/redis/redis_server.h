@@ -48,6 +48,8 @@ class RedisServer {
   static std::string Program();
   // HET_TEST_MODULE in the environment chooses the het.so of another build.
   static std::string Module();
+  // Settings: a push is in the log when it is answered.
+  static Arguments Logged() { return {"--appendonly", "yes", "--appendfsync", "always"}; }
   // A free TCP port.
   static int FreePort();
 
@@ -63,6 +65,8 @@ class RedisServer {
   std::string address() const { return "unix://" + dir_ + "/socket"; }
   pid_t pid() const { return pid_; }
   std::string Log() const;
+  // The part of the append-only file whose name has this in it, such as ".incr.".
+  std::string LogPath(const std::string& part) const;
 
   // Returns true when the server answers, false if it ended instead.
   bool Start();

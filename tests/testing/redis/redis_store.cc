@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/testing/handle_frame.h"
+#include "tests/testing/requests.h"
 #include "tests/testing/table_specs.h"
 
 namespace het::testing {
@@ -77,19 +78,12 @@ void RedisStore::AddTable(const TableSpec& spec, uint64_t epoch) {
 }
 
 Request RedisStore::NewRequest(uint64_t seq, size_t pushes, size_t reads) {
-  Request q;
+  Request q = RequestOf(model_.id(), kClient, seq);
   q.request_id = static_cast<uint32_t>(random_.Next());
-  q.partition = model_.id();
-  q.client = kClient;
-  q.seq = seq;
   q.after_seq = seq == 0 ? model_.clients().LastSeq(kClient) : seq - 1;
   for (const Schema& schema : schemas_) {
-    q.tables.emplace_back();
-    TableRequest& t = q.tables.back();
+    TableRequest& t = testing::AddTable(&q, *schema, model_.Find(schema->id())->epoch());
     std::unordered_set<Key> pushed, read;
-    t.table = schema->id();
-    t.epoch = model_.Find(t.table)->epoch();
-    t.update_floats = static_cast<uint32_t>(schema->optimizer().wire_floats());
     for (size_t i = 0; seq != 0 && i < pushes; ++i) {
       t.push_keys.push_back(NewKey(&pushed));
       t.push_ticks.push_back(static_cast<uint32_t>(1 + random_.Below(3)));
@@ -216,6 +210,19 @@ void RedisTest::Start(RedisServer::Arguments settings) {
   store_ = std::make_unique<RedisStore>(std::make_unique<RedisServer>(std::move(settings)));
   ASSERT_TRUE(store_->server().up()) << store_->server().Log();
   store_->Create();
+}
+
+void RedisTest::StartPrimary(RedisServer::Arguments settings) {
+  settings.insert(settings.end(),
+                  {"--port", port_, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0"});
+  Start(std::move(settings));
+}
+
+RedisServer& RedisTest::AddReplica(RedisServer::Arguments settings) {
+  settings.insert(settings.end(), {"--replicaof", "127.0.0.1 " + port_});
+  replica_ = std::make_unique<RedisServer>(std::move(settings));
+  EXPECT_TRUE(replica_->Await("replication", "master_link_status:up")) << replica_->Log();
+  return *replica_;
 }
 
 }  // namespace het::testing

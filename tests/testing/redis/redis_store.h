@@ -89,12 +89,18 @@ class RedisStore {
 class RedisTest : public NeedsRedis<> {
  protected:
   void Start(RedisServer::Arguments settings = {});
+  // For AddReplica.
+  void StartPrimary(RedisServer::Arguments settings = {});
+  // A replica that has everything.
+  RedisServer& AddReplica(RedisServer::Arguments settings = {});
   RedisStore& store() { return *store_; }
   RedisServer& server() { return store_->server(); }
   RedisReply Command(const RedisServer::Arguments& args) { return store_->Command(args); }
 
  private:
   std::unique_ptr<RedisStore> store_;
+  std::unique_ptr<RedisServer> replica_;
+  const std::string port_ = std::to_string(RedisServer::FreePort());
 };
 
 }  // namespace het::testing

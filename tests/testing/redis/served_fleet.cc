@@ -7,9 +7,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <set>
+#include <string>
 #include <utility>
 
+#include "het_tf/core/base/hash.h"
 #include "het_tf/ext/ps/client/redis_changes.h"
 #include "het_tf/ext/serving/cc/follow/boot_clock.h"
 #include "het_tf/ext/serving/cc/follow/follower.h"
@@ -17,9 +23,113 @@
 #include "het_tf/ext/serving/cc/serve/serve_writer.h"
 #include "tests/testing/random.h"
 #include "tests/testing/redis/remote_worker.h"
+#include "tests/testing/redis/shared_memory.h"
 #include "tests/testing/table_specs.h"
 
 namespace het::testing {
+
+// What writers did to rows, and when, in memory that processes share: the truth against which a read of
+// served rows is checked (ext/serving/cc/follow).
+//
+// Each key has a list of events, written by one process. An event sets the row to a value; it begins before
+// its request is sent, and is `acked` when the server has said that it is done (CLOCK_BOOTTIME), or never.
+//
+// A read that claims to be as new as the server was at `seen` may show event i if its successor was not acked
+// by `seen`: then the claim would be false.
+constexpr het::Key kServedKeys = 24;
+constexpr het::Key kRemovedKeys = 8;  // the last ones: a writer removes them now and then
+constexpr uint64_t kMostEvents = 1 << 15;
+constexpr uint64_t kMostVersions = 4096;
+
+struct RowEvent {
+  std::atomic<uint64_t> acked{0};  // 0: not yet
+  std::atomic<float> value{0};
+};
+
+struct RowHistory {
+  std::atomic<uint64_t> size{0};
+  RowEvent events[kMostEvents];
+
+  // Of the writer. Returns the event's number.
+  uint64_t Begin(float value) {
+    const uint64_t number = size.load();
+    if (number == kMostEvents) std::abort();
+    events[number].value = value;
+    size = number + 1;
+    return number;
+  }
+  void Ack(uint64_t event) { events[event].acked = follow::BootNanoseconds(); }
+  // The number of the last acked event.
+  uint64_t LastAcked() const {
+    uint64_t number = size.load();
+    while (number > 1 && events[number - 1].acked == 0) --number;
+    return number - 1;
+  }
+};
+
+// A version of a model, with the events that its rows must show at least.
+struct ServedVersion {
+  std::atomic<bool> ready{false};
+  uint64_t cut[kServedPartitions][2];  // incarnation, number
+  uint64_t least[kServedKeys];
+};
+
+struct ServedRows {
+  RowHistory rows[kServedKeys];
+  ServedVersion versions[kMostVersions];  // [0] is the base
+  std::atomic<uint64_t> published{0};
+
+  std::atomic<bool> stop{false};
+  std::atomic<bool> pause{false};  // writers rest between two events
+  std::atomic<uint32_t> resting{0};
+  std::atomic<uint64_t> checked{0};    // rows
+  std::atomic<uint64_t> last_seen{0};  // of the last read
+  std::atomic<uint64_t> in_force{0};   // the last read's version
+  std::atomic<uint32_t> errors{0};
+  char first_error[512] = {};
+
+  void Error(const std::string& what) {
+    if (errors.fetch_add(1) == 0) std::snprintf(first_error, sizeof(first_error), "%s", what.c_str());
+  }
+  // Checks a row that was read just now, of which the claim is that it is the server's of `seen` or newer.
+  // The dense weights of `version` were read before. Returns the number of the newest event that it may be.
+  uint64_t Check(het::Key key, const float* value, size_t dim, uint64_t seen, uint64_t version) {
+    ++checked;
+    const std::string name = "key " + std::to_string(key) + ": ";
+    for (size_t i = 1; i < dim; ++i) {
+      if (value[i] != value[0]) Error(name + "a torn row");
+    }
+    const RowHistory& row = rows[key];
+    const uint64_t least = versions[version].least[key];
+    const uint64_t size = row.size;
+    for (uint64_t i = size; i-- > 0;) {
+      if (row.events[i].value == value[0]) {
+        if (i < least) break;
+        return i;
+      }
+      const uint64_t acked = row.events[i].acked;
+      if (acked != 0 && acked <= seen) {
+        const double late = static_cast<double>(follow::BootNanoseconds() - acked) * 1e-9;
+        const double claim = static_cast<double>(follow::BootNanoseconds() - seen) * 1e-9;
+        Error(name + "value " + std::to_string(value[0]) + " was replaced by " +
+              std::to_string(row.events[i].value.load()) + " " + std::to_string(late) +
+              " s ago, and the claimed age is " + std::to_string(claim) + " s");
+        return i;
+      }
+    }
+    Error(name + "value " + std::to_string(value[0]) + " is older than the cut of version " +
+          std::to_string(version) + ", or was never written; its last event is " +
+          std::to_string(row.events[size - 1].value.load()));
+    return 0;
+  }
+};
+
+Shared<ServedRows> NewServedRows() {
+  auto made = NewShared<ServedRows>();
+  for (RowHistory& row : made->rows) row.Ack(row.Begin(0));  // no row yet
+  made->versions[0].ready = true;
+  return made;
+}
 namespace {
 
 constexpr uint64_t kHashSeed = 99;
@@ -91,6 +201,15 @@ void ServedFleet::Kill(const std::string& name, int signal) {
   pids_.erase(name);
 }
 
+bool ServedFleet::Await(const char* what, const std::function<bool()>& done) {
+  for (int tries = 0; tries < 60000; ++tries) {
+    if (done() || rows_->errors > 0) return rows_->errors == 0;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  ADD_FAILURE() << "five minutes are over: " << what;
+  return false;
+}
+
 bool ServedFleet::AwaitServed() {
   const uint64_t now = follow::BootNanoseconds();
   const uint64_t version = rows_->published;
@@ -106,6 +225,8 @@ void ServedFleet::Pause() {
       std::count_if(pids_.begin(), pids_.end(), [](const auto& p) { return p.first[0] == 'w'; }));
   Await("writers rest", [&] { return rows_->resting == writers; });
 }
+
+void ServedFleet::Resume() { rows_->pause = false; }
 
 void ServedFleet::Finish() {
   Resume();

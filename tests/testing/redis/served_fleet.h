@@ -1,7 +1,7 @@
 // A parameter server, processes that write rows there, a follower, a publisher, and processes that serve:
 // each can be killed, stopped and started again by the test.
 //
-//   writers ──► servers ──► follower ──► live files ──► readers, which check what they read (served_rows.h)
+//   writers ──► servers ──► follower ──► live files ──► readers, which check what they read
 //                  └──► publisher ──► versions ──┘
 #pragma once
 
@@ -14,10 +14,14 @@
 #include <thread>
 
 #include "tests/testing/redis/redis_shards.h"
-#include "tests/testing/redis/served_rows.h"
+#include "tests/testing/redis/shared_memory.h"
 #include "tests/testing/temp_folder.h"
 
 namespace het::testing {
+
+constexpr uint32_t kServedPartitions = 6;
+
+struct ServedRows;  // what writers did, and when
 
 class ServedFleet {
  public:
@@ -26,7 +30,6 @@ class ServedFleet {
   explicit ServedFleet(RedisShards* servers, uint64_t seed = 1);
   ~ServedFleet();
 
-  ServedRows& rows() { return *rows_; }
   // The key of a partition at the servers.
   std::string PartitionKeyOf(uint32_t partition) const;
 
@@ -41,20 +44,12 @@ class ServedFleet {
   void Signal(const std::string& name, int signal) { EXPECT_EQ(kill(pids_.at(name), signal), 0) << name; }
 
   // Waits until the condition holds, or five minutes have passed, which is a failure.
-  template <typename Fn>
-  bool Await(const char* what, Fn done) {
-    for (int tries = 0; tries < 60000; ++tries) {
-      if (done() || rows_->errors > 0) return rows_->errors == 0;
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    ADD_FAILURE() << "five minutes are over: " << what;
-    return false;
-  }
+  bool Await(const char* what, const std::function<bool()>& done);
   // Waits until readers have seen all that was acked before this call, and a version of after it.
   bool AwaitServed();
   // Writers rest, each between two acked events, until Resume.
   void Pause();
-  void Resume() { rows_->pause = false; }
+  void Resume();
   // Ends all processes, and expects no violation.
   void Finish();
 

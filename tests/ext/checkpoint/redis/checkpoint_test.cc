@@ -36,13 +36,12 @@ class RedisCheckpoint : public ::testing::Test {
     server_ = std::make_unique<RedisServer>();
     ASSERT_TRUE(server_->up()) << server_->Log();
   }
-  std::string Address() const { return "unix://" + server_->dir() + "/socket"; }
   std::string In(const std::string& name) const { return folder_.path() + "/" + name; }
   // Makes a namespace with `partitions` partitions.
   std::unique_ptr<het::RedisStore> Open(const std::string& name, uint32_t partitions, uint64_t seed) {
     server_->Command(
         {"HSET", "het:" + name, "partitions", std::to_string(partitions), "hash_seed", std::to_string(seed)});
-    auto store = het::RedisStore::Open(ParseServerAddress(Address()).value(), name, 10, nullptr);
+    auto store = het::RedisStore::Open(ParseServerAddress(server_->address()).value(), name, 10, nullptr);
     EXPECT_TRUE(store.ok()) << store.status().message();
     return std::move(store.value());
   }
@@ -119,8 +118,8 @@ TEST_F(RedisCheckpoint, WorkersWithWarmCaches) {
   server_->Command({"HSET", "het:", "partitions", "4", "hash_seed", "3"});
   ClientConfig config;
   config.deadline = 20;
-  RemoteWorker loader(Address(), config, 50);
-  RemoteWorker other(Address(), config, 50);
+  RemoteWorker loader(server_->address(), config, 50);
+  RemoteWorker other(server_->address(), config, 50);
   ASSERT_TRUE(loader.ok() && other.ok());
   for (int i = 0; i < 3; ++i) loader.Train({1, 2});
   ASSERT_TRUE(loader.engine().caches().Flush().ok());
@@ -163,7 +162,7 @@ TEST_F(RedisCheckpoint, WorkersWithWarmCaches) {
   EXPECT_EQ(loader.Counter("discarded_ticks"), 1u);
   EXPECT_EQ(other.Counter("discarded_ticks"), 2u);
   EXPECT_EQ(other.notices.With("2 updates of table 't' that had not been applied were discarded").size(), 1u);
-  RemoteWorker fresh(Address(), config, 0);
+  RemoteWorker fresh(server_->address(), config, 0);
   EXPECT_EQ(fresh.Value(1), 5) << "everything since then, once";
   EXPECT_EQ(fresh.Value(2), 3);
   EXPECT_EQ(fresh.Value(3), 2);

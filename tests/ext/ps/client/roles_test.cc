@@ -45,18 +45,10 @@ class RolesTest : public TransportTest {
     return Ask(server.address());
   }
   void ConnectTo(const ServerAddress& address, double request_timeout = 10) {
-    RedisCluster cluster(address);
-    const Status found = cluster.Refresh(5);
-    ASSERT_TRUE(found.ok()) << found.message();
-    transport_ = std::make_unique<RedisTransport>(std::move(cluster), keys_, 7);
     ClientConfig config;
     config.deadline = 20;
     config.request_timeout = request_timeout;
-    client_ = std::make_unique<Client>(transport_.get(), config);
-    CacheConfig cache;
-    cache.pull_bound = cache.push_bound = 0;
-    cache.capacity = 1000;
-    ASSERT_TRUE(client_->AddTable(schema_, cache).ok());
+    Connect(address, config, 0, /*pull=*/0);
   }
 };
 

@@ -30,13 +30,17 @@ class TransportTest : public ::testing::Test {
 
   // Connects to `server`; with a push bound that no call waits for, frames pile up in the pipeline.
   void Connect(const FakeServer& server, ClientConfig config = ClientConfig(), int64_t bound = kUnbounded) {
-    RedisCluster cluster(server.address());
-    ASSERT_TRUE(cluster.Refresh(5).ok());
+    Connect(server.address(), std::move(config), bound);
+  }
+  void Connect(const ServerAddress& address, ClientConfig config, int64_t bound, int64_t pull = kUnbounded) {
+    RedisCluster cluster(address);
+    const Status found = cluster.Refresh(5);
+    ASSERT_TRUE(found.ok()) << found.message();
     transport_ = std::make_unique<RedisTransport>(std::move(cluster), keys_, 7);
     config.notice = [this](const std::string& text) { notices_.push_back(text); };
     client_ = std::make_unique<Client>(transport_.get(), config);
     CacheConfig cache;
-    cache.pull_bound = kUnbounded;
+    cache.pull_bound = pull;
     cache.push_bound = bound;
     cache.capacity = bound == kUnbounded ? 0 : 100000;
     cache.write_back_rows = 0;  // evicted rows go into a frame at once

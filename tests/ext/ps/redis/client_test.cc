@@ -211,7 +211,7 @@ TEST_F(RedisClientTest, RefusedPushIsResentInTheBackground) {
 }
 
 TEST_F(RedisClientTest, RestartIsNoticedInTheBackground) {
-  RedisServer server({"--appendonly", "yes", "--appendfsync", "always"});
+  RedisServer server(RedisServer::Logged());
   RemoteWorker worker(server.address(), ClientConfig(), 1000000, 0);
   ASSERT_TRUE(worker.ok());
   worker.Train({1, 2, 3});

@@ -27,14 +27,13 @@ class RedisFaults : public NeedsRedis<> {
     config.client.deadline = 30;
     return config;
   }
-  static RedisServer::Arguments WritesThrough() { return {"--appendonly", "yes", "--appendfsync", "always"}; }
   static uint64_t Resends(PsFleet* fleet) { return fleet->ledger().Sum(&Ledger::Worker::resends); }
   static uint64_t Pushes(PsFleet* fleet) { return fleet->ledger().Sum(&Ledger::Worker::pushes); }
   static void Sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 };
 
 TEST_F(RedisFaults, EightKillsInFifteenHundredPushes) {
-  RedisShards servers(1, WritesThrough());
+  RedisShards servers(1, RedisServer::Logged());
   PsFleet fleet(Config(2, 2), &servers);
   fleet.Start();
   for (int kills = 0; kills < 8; ++kills) {
@@ -164,7 +163,7 @@ TEST_F(RedisFailover, FramesThatAreKeptComeAgain) {
   for (const auto& [durability, state] : cases) {
     SCOPED_TRACE(::testing::PrintToString(static_cast<int>(durability)) +
                  (state == kFollows ? " follows" : ""));
-    RedisShards servers(2, WritesThrough(), /*replicas=*/2);
+    RedisShards servers(2, RedisServer::Logged(), /*replicas=*/2);
     PsFleet fleet(Keeping(durability), &servers);
     Run(&fleet, &servers, 2, state);
     fleet.CheckConserved();
@@ -178,7 +177,7 @@ TEST_F(RedisFailover, FramesThatAreKeptComeAgain) {
 
 // The cluster's own map shows the successor.
 TEST_F(RedisFailover, AnAddressThatNamesTheMasterAlone) {
-  RedisShards servers(1, WritesThrough(), /*replicas=*/1);
+  RedisShards servers(1, RedisServer::Logged(), /*replicas=*/1);
   PsWorkerConfig config = Keeping(Durability::kReplicated);
   config.address = servers.AddressOf(0);
   PsFleet fleet(config, &servers);

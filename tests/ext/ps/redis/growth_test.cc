@@ -1,9 +1,11 @@
 // Limits of tables at a real server: only the primary sweeps, and every copy follows; files of the previous
 // version; loads that no reader may see half of.
 #include <chrono>
+#include <numeric>
 #include <thread>
 
 #include "tests/testing/redis/redis_store.h"
+#include "tests/testing/requests.h"
 
 namespace het::testing {
 namespace {
@@ -19,20 +21,11 @@ class RedisGrowthTest : public RedisTest {
   }
   // Pushes one tick to each of these keys of "g".
   void Push(Key first, Key count) {
-    Request q;
-    q.partition = {1, 4, 99};
-    q.client = {5, 6};
-    q.seq = ++seq_;
+    Request q = RequestOf({1, 4, 99}, {5, 6}, ++seq_);
     q.time = 12;  // the server ignores a client's time
-    q.tables.resize(1);
-    q.tables[0].table = HashName("g");
-    q.tables[0].epoch = 77;
-    q.tables[0].update_floats = 2;
-    for (Key key = first; key < first + count; ++key) {
-      q.tables[0].push_keys.push_back(key);
-      q.tables[0].push_ticks.push_back(1);
-      q.tables[0].push_updates.insert(q.tables[0].push_updates.end(), {1, 2});
-    }
+    std::vector<Key> keys(static_cast<size_t>(count));
+    std::iota(keys.begin(), keys.end(), first);
+    AddPush(&AddTable(&q, *TableSchema::Create(MakeSpec("g", 2, "sgd")).value(), 77), keys);
     const Reply reply = Decoded(Command({"HET.STEP", "p", Encoded(q)}));
     ASSERT_EQ(reply.status, FrameStatus::kOk) << reply.message;
   }
@@ -80,11 +73,8 @@ TEST_F(RedisGrowthTest, LimitsAreShownAndChanged) {
 
 // Rows are swept by pushes, and by the timer without pushes; replicas and the log follow and never sweep.
 TEST_F(RedisGrowthTest, SweptRowsAreRemovedFromEveryCopy) {
-  const std::string port = std::to_string(RedisServer::FreePort());
-  Start({"--port", port, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0", "--appendonly", "yes",
-         "--appendfsync", "always"});
-  RedisServer replica({"--replicaof", "127.0.0.1 " + port});
-  ASSERT_TRUE(replica.Await("replication", "master_link_status:up")) << replica.Log();
+  StartPrimary(RedisServer::Logged());
+  RedisServer& replica = AddReplica();
   ASSERT_EQ(Limit(R"({"max_rows":400})").text, "77");  // a quarter of it here
   Push(0, 60);
   Push(60, 60);
@@ -114,10 +104,8 @@ TEST_F(RedisGrowthTest, SweptRowsAreRemovedFromEveryCopy) {
 
 // A copy keeps expired rows until its primary removes them.
 TEST_F(RedisGrowthTest, ACopyDoesNotSweep) {
-  const std::string port = std::to_string(RedisServer::FreePort());
-  Start({"--port", port, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0"});
-  RedisServer replica({"--replicaof", "127.0.0.1 " + port});
-  ASSERT_TRUE(replica.Await("replication", "master_link_status:up")) << replica.Log();
+  StartPrimary();
+  RedisServer& replica = AddReplica();
   ASSERT_EQ(Limit(R"({"ttl":2})").text, "77");
   Push(0, 50);
   ASSERT_TRUE(server().AwaitCopy(&replica)) << replica.Log();
@@ -129,7 +117,7 @@ TEST_F(RedisGrowthTest, ACopyDoesNotSweep) {
 }
 
 TEST_F(RedisGrowthTest, AssignedRowsHaveTheServersTime) {
-  Start({"--appendonly", "yes", "--appendfsync", "always"});
+  Start(RedisServer::Logged());
   ASSERT_EQ(Limit(R"({"ttl":1000})").text, "77");
   TableSpec spec = MakeSpec("g", 2, "sgd");
   const Schema schema = TableSchema::Create(spec).value();
@@ -151,11 +139,8 @@ TEST_F(RedisGrowthTest, AssignedRowsHaveTheServersTime) {
 }
 
 TEST_F(RedisGrowthTest, ReadersNeverSeeAPartialLoad) {
-  const std::string port = std::to_string(RedisServer::FreePort());
-  Start({"--port", port, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0", "--appendonly", "yes",
-         "--appendfsync", "always"});
-  RedisServer replica({"--replicaof", "127.0.0.1 " + port});
-  ASSERT_TRUE(replica.Await("replication", "master_link_status:up")) << replica.Log();
+  StartPrimary(RedisServer::Logged());
+  RedisServer& replica = AddReplica();
   store().Push(3);
   const std::string step = Encoded(store().NewRequest(4));
   const std::string read = Encoded(store().NewRequest(0));

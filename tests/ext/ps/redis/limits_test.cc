@@ -2,7 +2,6 @@
 // each rule separately.
 #include <gmock/gmock.h>
 
-#include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <set>
@@ -10,6 +9,7 @@
 #include "het_tf/core/store/chunk_format.h"
 #include "het_tf/ext/ps/keyspace.h"
 #include "tests/testing/redis/redis_store.h"
+#include "tests/testing/requests.h"
 
 namespace het::testing {
 namespace {
@@ -62,17 +62,13 @@ TEST_F(RedisLimits, AnswersOfAFrame) {
   const std::vector<float> rows(keys.size() * schema->dim(), 1);
   Bytes set;
   EncodeSet(*schema, keys, rows.data(), &set);
-  std::vector<Request> parts(kParts);
+  std::vector<Request> parts;
   for (uint32_t p = 0; p < kParts; ++p) {
     ASSERT_TRUE(Command({"HET.TABLE", names[p], "CREATE", std::to_string(p), "4", "9"}).ok());
     ASSERT_EQ(Command({"HET.TABLE", names[p], "ADD", schema->ToJson(), "5"}).text, "5");
     ASSERT_EQ(Command({"HET.LOAD", names[p], ToText(set)}).integer, 100);
-    parts[p].partition = {p, kParts, 9};
-    parts[p].client = {1, 2};
-    TableRequest& t = parts[p].tables.emplace_back();
-    t.table = schema->id();
-    t.epoch = 5;
-    t.fetch_keys.assign(keys.begin(), keys.end());
+    parts.push_back(RequestOf({p, kParts, 9}, {1, 2}));
+    AddTable(&parts.back(), *schema, 5).fetch_keys.assign(keys.begin(), keys.end());
   }
   Bytes frame;
   EncodeParts(parts, &frame);
@@ -145,18 +141,14 @@ TEST_F(RedisLimits, MarkOfALoadExpiresWithinADay) {
 
 // Written by a server without limits.
 TEST_F(RedisLimits, LoadsALogWithClocksOutOfRange) {
-  Start({"--appendonly", "yes", "--appendfsync", "always"});
+  Start(RedisServer::Logged());
   store().Push(3);
   const RedisReply page = Command({"HET.SCAN", "p", std::to_string(HashName("b")) + ":0", "COUNT", "1"});
   std::string chunk = page.elements.at(1).text;
   const Clock late = INT64_MAX;
   std::memcpy(chunk.data() + 24 + sizeof(het::Key), &late, sizeof(late));  // of its first row
   server().Kill();
-  std::string log;
-  for (const auto& entry : std::filesystem::directory_iterator(server().dir() + "/appendonlydir")) {
-    if (entry.path().string().find(".incr.") != std::string::npos) log = entry.path().string();
-  }
-  std::ofstream(log, std::ios::binary | std::ios::app)
+  std::ofstream(server().LogPath(".incr."), std::ios::binary | std::ios::app)
       << "*3\r\n$8\r\nHET.LOAD\r\n$1\r\np\r\n$" << chunk.size() << "\r\n"
       << chunk << "\r\n";
   ASSERT_TRUE(server().Start()) << server().Log();

@@ -113,7 +113,7 @@ TEST_F(RedisChangesTest, BadOptionsAreNamed) {
 }
 
 TEST_F(RedisChangesTest, ARestartSendsTheWholePartition) {
-  Start({"--appendonly", "yes", "--appendfsync", "always"});
+  Start(RedisServer::Logged());
   store().Push(5);
   const std::string since = Changes("0:0").position;
   ASSERT_TRUE(server().Restart());
@@ -124,12 +124,10 @@ TEST_F(RedisChangesTest, ARestartSendsTheWholePartition) {
 
 // A reader dates rows by its question; only the primary knows that there was nothing newer.
 TEST_F(RedisChangesTest, ReplicasRefuseUntilTheyArePromoted) {
-  const std::string port = std::to_string(RedisServer::FreePort());
-  Start({"--port", port});
+  StartPrimary();
   store().Push(5);
   const std::string since = Changes("0:0").position;
-  RedisServer replica({"--replicaof", "127.0.0.1 " + port});
-  ASSERT_TRUE(replica.Await("replication", "master_link_status:up")) << replica.Log();
+  RedisServer& replica = AddReplica();
   const RedisReply refused = replica.Command({"HET.CHANGES", "p", "SINCE", "0:0"});
   EXPECT_NE(refused.text.find("this server is a replica"), std::string::npos) << refused.text;
   ASSERT_TRUE(replica.Command({"REPLICAOF", "NO", "ONE"}).ok());

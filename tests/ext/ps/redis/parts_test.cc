@@ -1,6 +1,7 @@
 // A frame with several parts at a real server: each partition handles the part for its key.
 #include "het_tf/ext/ps/keyspace.h"
 #include "tests/testing/redis/redis_store.h"
+#include "tests/testing/requests.h"
 
 namespace het::testing {
 namespace {
@@ -22,21 +23,9 @@ class RedisParts : public RedisTest {
   std::string Frame(uint64_t seq, uint32_t first = 0) {
     std::vector<Request> all;
     for (uint32_t p = first; p < kParts; ++p) {
-      Request& q = all.emplace_back();
-      q.partition = {p, kParts, 9};
-      q.client = {1, 2};
-      q.seq = seq;
-      q.after_seq = seq;
-      q.tables.resize(1);
-      TableRequest& t = q.tables[0];
-      t.table = schema_->id();
-      t.epoch = kEpoch;
-      t.update_floats = static_cast<uint32_t>(schema_->optimizer().wire_floats());
+      TableRequest& t = AddTable(&all.emplace_back(RequestOf({p, kParts, 9}, {1, 2}, seq)), *schema_, kEpoch);
       t.fetch_keys = {5};
-      if (seq == 0) continue;
-      t.push_keys = {5};
-      t.push_ticks = {1};
-      t.push_updates.assign(t.update_floats, 1.f);
+      if (seq != 0) AddPush(&t, t.fetch_keys);
     }
     Bytes bytes;
     EncodeParts(all, &bytes);
@@ -67,7 +56,7 @@ class RedisParts : public RedisTest {
 };
 
 TEST_F(RedisParts, EveryPartIsAppliedAndLoggedAtItsKey) {
-  Begin({"--appendonly", "yes", "--appendfsync", "always"});
+  Begin(RedisServer::Logged());
   for (uint64_t seq = 1; seq <= 3; ++seq) {
     const auto replies = Ask("HET.STEP", keys_[0], Frame(seq));
     ASSERT_EQ(replies.size(), kParts);
@@ -185,27 +174,14 @@ TEST_F(RedisParts, PartitionNumbersOutOfRange) {
   EXPECT_EQ(replies[1].status, FrameStatus::kElsewhere) << replies[1].message;
 }
 
-class RedisSubscribers : public RedisParts {
- protected:
-  // Checks partition 0, and fetches `rows` rows, which subscribes the client to them.
-  Request Question(uint64_t client, Key rows) {
-    Request q;
-    q.partition = {0, kParts, 9};
-    q.client = {1, client};
-    q.tables.resize(1);
-    q.tables[0].table = schema_->id();
-    q.tables[0].epoch = kEpoch;
-    q.tables[0].bound = 1;
-    q.tables[0].subscribe = true;
-    for (Key key = 0; key < rows; ++key) q.tables[0].fetch_keys.push_back(key);
-    return q;
-  }
-};
-
 // A server without memory forgets its clients' subscriptions first.
-TEST_F(RedisSubscribers, NeedMemory) {
+TEST_F(RedisParts, SubscriptionsNeedMemory) {
   Begin();
-  Request q = Question(2, 1000);
+  Request q = RequestOf({0, kParts, 9}, {1, 2});
+  TableRequest& asks = AddTable(&q, *schema_, kEpoch);
+  asks.bound = 1;
+  asks.subscribe = true;
+  for (het::Key key = 0; key < 1000; ++key) asks.fetch_keys.push_back(key);
   const auto ask = [&] {
     ++q.request_id;
     Bytes bytes;

@@ -1,6 +1,5 @@
 // A partition outlives its process, through dump files, append-only files and replicas: with the same rows,
 // clocks, tables and last_seq, and a new incarnation.
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -40,6 +39,12 @@ class RedisPersistenceTest : public RedisTest {
   }
 };
 
+std::string ReadFile(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
 // The entries of tables, by name.
 std::map<std::string, std::string> Epochs(RedisServer* server) {
   std::map<std::string, std::string> epochs;
@@ -72,7 +77,7 @@ TEST_F(RedisPersistenceTest, DumpAndRestore) {
 }
 
 TEST_F(RedisPersistenceTest, LogKillAndRestart) {
-  Start({"--appendonly", "yes", "--appendfsync", "always"});
+  Start(RedisServer::Logged());
   ExpectToComeBack([&] {
     Command({"HET.STEP", "p", Encoded(store().NewRequest(5))});
     Command({"HET.STEP", "p", Encoded(store().NewRequest(50))});
@@ -82,7 +87,7 @@ TEST_F(RedisPersistenceTest, LogKillAndRestart) {
 }
 
 TEST_F(RedisPersistenceTest, TheLogHoldsPushPartsAlone) {
-  Start({"--appendonly", "yes", "--appendfsync", "always"});  // else a write may wait for a slow fsync
+  Start(RedisServer::Logged());  // else a write may wait for a slow fsync
   store().Push(10);
   Request reads_much = store().NewRequest(11, 1, 500);
   reads_much.after_seq = 10;
@@ -90,12 +95,7 @@ TEST_F(RedisPersistenceTest, TheLogHoldsPushPartsAlone) {
   store().Handle("HET.STEP", store().NewRequest(3));
   store().Handle("HET.STEP", store().NewRequest(0));
   store().Handle("HET.STEP", store().NewRequest(99));
-  std::string log;
-  for (const auto& entry : std::filesystem::directory_iterator(server().dir() + "/appendonlydir")) {
-    std::ostringstream text;
-    text << std::ifstream(entry.path(), std::ios::binary).rdbuf();
-    if (entry.path().string().find(".incr.") != std::string::npos) log += text.str();
-  }
+  const std::string log = ReadFile(server().LogPath(".incr."));
   const std::string begin = "$8\r\nHET.STEP\r\n$1\r\np\r\n$";
   std::vector<uint64_t> seqs;
   for (size_t at = log.find(begin); at != std::string::npos; at = log.find(begin, at)) {
@@ -126,7 +126,7 @@ TEST_F(RedisPersistenceTest, TheLogHoldsPushPartsAlone) {
 }
 
 TEST_F(RedisPersistenceTest, TablesAndLoadsAreInTheLog) {
-  Start({"--appendonly", "yes", "--appendfsync", "always"});
+  Start(RedisServer::Logged());
   store().Push(5);
   const std::string chunk =
       Command({"HET.SCAN", "p", std::to_string(HashName("a")) + ":0"}).elements.at(1).text;
@@ -148,12 +148,9 @@ TEST_F(RedisPersistenceTest, TablesAndLoadsAreInTheLog) {
 
 // Loaded rows give their table a new epoch, equal in every copy; assigned rows do not.
 TEST_F(RedisPersistenceTest, TheEpochOfLoadedRowsTravels) {
-  const std::string port = std::to_string(RedisServer::FreePort());
-  Start({"--port", port, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0", "--appendonly", "yes",
-         "--appendfsync", "always"});
+  StartPrimary(RedisServer::Logged());
   store().Push(5);
-  RedisServer replica({"--replicaof", "127.0.0.1 " + port});
-  ASSERT_TRUE(replica.Await("replication", "master_link_status:up")) << replica.Log();
+  RedisServer& replica = AddReplica();
   const std::map<std::string, std::string> before = Epochs(&server());
   const TableSchema& schema = store().model().Find(HashName("a"))->schema();
   const std::vector<het::Key> keys = {3};
@@ -187,18 +184,12 @@ TEST_P(RedisRewriteTest, RewriteTheLogAndRestart) {
     ASSERT_TRUE(Command({"CONFIG", "SET", "appendfsync", "always"}).ok());
     server().Kill();
     // No command in the rewritten log is larger than a chunk.
-    size_t base = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(server().dir() + "/appendonlydir")) {
-      if (entry.path().string().find(".base.") == std::string::npos) continue;
-      std::ifstream file(entry.path(), std::ios::binary);
-      const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-      base += text.size();
-      for (size_t at = text.find("HET.LOAD\r\n$1\r\np\r\n$"); at != std::string::npos;
-           at = text.find("HET.LOAD\r\n$1\r\np\r\n$", at + 1)) {
-        EXPECT_LE(std::stoul(text.substr(at + 18)), kMaxChunkBytes);
-      }
+    const std::string base = ReadFile(server().LogPath(".base."));
+    for (size_t at = base.find("HET.LOAD\r\n$1\r\np\r\n$"); at != std::string::npos;
+         at = base.find("HET.LOAD\r\n$1\r\np\r\n$", at + 1)) {
+      EXPECT_LE(std::stoul(base.substr(at + 18)), kMaxChunkBytes);
     }
-    EXPECT_GT(base, 30u << 20);
+    EXPECT_GT(base.size(), 30u << 20);
     server().Start();
   });
   server().Restart();
@@ -208,10 +199,8 @@ TEST_P(RedisRewriteTest, RewriteTheLogAndRestart) {
 INSTANTIATE_TEST_SUITE_P(Preamble, RedisRewriteTest, ::testing::Values("yes", "no"));
 
 TEST_F(RedisPersistenceTest, AReplicaThatCannotFollowSaysSo) {
-  const std::string port = std::to_string(RedisServer::FreePort());
-  Start({"--port", port, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0"});
-  RedisServer replica({"--replicaof", "127.0.0.1 " + port, "--replica-read-only", "no"});
-  ASSERT_TRUE(replica.Await("replication", "master_link_status:up")) << replica.Log();
+  StartPrimary();
+  RedisServer& replica = AddReplica({"--replica-read-only", "no"});
   replica.Command({"HET.TABLE", "p", "CLEAR", "a"});
   EXPECT_EQ(replica.Log().find("not equal"), std::string::npos);
   store().Push(1);
@@ -220,12 +209,9 @@ TEST_F(RedisPersistenceTest, AReplicaThatCannotFollowSaysSo) {
 }
 
 TEST_F(RedisPersistenceTest, AReplicaIsEqual) {
-  const std::string port = std::to_string(RedisServer::FreePort());
-  Start({"--port", port, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0"});
+  StartPrimary();
   store().Push(10);
-  RedisServer replica({"--replicaof", "127.0.0.1 " + port});
-  ASSERT_TRUE(replica.up()) << replica.Log();
-  ASSERT_TRUE(replica.Await("replication", "master_link_status:up")) << replica.Log();
+  RedisServer& replica = AddReplica();
   store().ExpectEqual(&replica);
   EXPECT_NE(RedisStore::StatOf(&replica, "incarnation"), store().Stat("incarnation"));
   const uint64_t before = store().pushes_applied();

@@ -10,15 +10,67 @@
 #include "het_tf/ext/ps/client/redis_changes.h"
 #include "het_tf/ext/ps/client/tls_stream.h"
 #include "tests/testing/random.h"
-#include "tests/testing/redis/certificates.h"
 #include "tests/testing/redis/remote_worker.h"
+#include "tests/testing/temp_folder.h"
 
 namespace het::testing {
 namespace {
 
+constexpr char kNewKey[] = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+// Certificates for one test, made by openssl in a folder that the destructor deletes: NAME.crt and NAME.key,
+// both PEM. "ca" is a CA, and "server" is signed by it, for 127.0.0.1 and localhost.
+class Certificates {
+ public:
+  // Returns why a TLS server cannot run here; "" if it can.
+  static std::string Missing() {
+    if (const std::string missing = RedisServer::Missing(); !missing.empty()) return missing;
+    if (std::system("command -v openssl >/dev/null 2>&1") != 0) {
+      return "openssl is not installed (apt-get install openssl)";
+    }
+    // A server without a certificate stops; the message shows whether it was built with TLS.
+    const std::string probe =
+        RedisServer::Program() + " --port 0 --tls-port 1 --save '' 2>&1 | grep -q tls-cert-file";
+    return std::system(probe.c_str()) == 0 ? "" : RedisServer::Program() + " is built without TLS";
+  }
+
+  Certificates() {
+    MakeCa("ca");
+    Issue("server", "IP:127.0.0.1,DNS:localhost");
+  }
+
+  void MakeCa(const std::string& name) {
+    Run(std::string("openssl req -x509 ") + kNewKey + " -days 2 -subj '/CN=" + name + "' -keyout " + name +
+        ".key -out " + name + ".crt");
+  }
+  // `subject`: such as "IP:127.0.0.1,DNS:localhost". With `days` -1 the certificate expired yesterday.
+  void Issue(const std::string& name, const std::string& subject, const std::string& ca = "ca",
+             int days = 2) {
+    Run("printf 'subjectAltName=" + subject + "\\n' >extensions && openssl req -new " + kNewKey +
+        " -subj '/CN=" + name + "' -keyout " + name +
+        ".key -out request && openssl x509 -req -in request -CA " + ca + ".crt -CAkey " + ca +
+        ".key -CAcreateserial -extfile extensions -days " + std::to_string(days) + " -out " + name + ".crt");
+  }
+  void Run(const std::string& command) {
+    const std::string in_folder = "cd '" + folder_.path() + "' && { " + command + "; } >log 2>&1";
+    EXPECT_EQ(std::system(in_folder.c_str()), 0) << command;
+  }
+  std::string Path(const std::string& file) const { return folder_.path() + "/" + file; }
+  // The settings of a server that speaks TLS at this port with the certificate "server".
+  RedisServer::Arguments Settings(int port) const {
+    return {"--tls-port",     std::to_string(port), "--bind",
+            "127.0.0.1",      "--tls-cert-file",    Path("server.crt"),
+            "--tls-key-file", Path("server.key"),   "--tls-ca-cert-file",
+            Path("ca.crt"),   "--tls-auth-clients", "no"};
+  }
+
+ private:
+  TempFolder folder_;
+};
 
 class TlsTest : public ::testing::Test {
  protected:
@@ -100,7 +152,7 @@ TEST_F(TlsTest, CertificatesThatAreRefused) {
 }
 
 TEST_F(TlsTest, AWorkerTrainsThroughARestart) {
-  Start({"--appendonly", "yes", "--appendfsync", "always"});
+  Start(RedisServer::Logged());
   RemoteWorker worker(Address(), ClientConfig());
   ASSERT_TRUE(worker.ok());
   for (int i = 0; i < 20; ++i) worker.Train({i % 5, 7});

@@ -27,7 +27,7 @@ TEST(RedisVersions, EqualOnesWorkAndOthersAreRefused) {
   if (const std::string missing = RedisServer::Missing(); !missing.empty()) GTEST_SKIP() << missing;
   RedisServer server;
   ASSERT_TRUE(server.up()) << server.Log();
-  const std::string address = "unix://" + server.dir() + "/socket";
+  const std::string address = server.address();
   server.Command({"HSET", "het:", "partitions", "4", "hash_seed", "3"});
   ClientConfig config;
   config.deadline = 5;

@@ -30,8 +30,7 @@ constexpr uint32_t kDim = 3;
 class RedisFollower : public NeedsRedis<LiveFilesTest> {
  protected:
   void Start(size_t shards) {
-    servers_ = std::make_unique<RedisShards>(
-        shards, RedisServer::Arguments{"--appendonly", "yes", "--appendfsync", "always"});
+    servers_ = std::make_unique<RedisShards>(shards, RedisServer::Logged());
     const ServerAddress address = servers_->address();
     auto store = het::RedisStore::Open(address, "", 30, nullptr);
     ASSERT_TRUE(store.ok()) << store.status().message();

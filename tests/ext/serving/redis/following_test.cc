@@ -31,7 +31,7 @@ class RedisFollowing : public LiveFilesTest {
     server_ = std::make_unique<RedisServer>();
     ASSERT_TRUE(server_->up()) << server_->Log();
     server_->Command({"HSET", "het:", "partitions", "4", "hash_seed", "3"});
-    auto store = het::RedisStore::Open(ParseServerAddress(Address()).value(), "", 30, nullptr);
+    auto store = het::RedisStore::Open(ParseServerAddress(server_->address()).value(), "", 30, nullptr);
     ASSERT_TRUE(store.ok()) << store.status().message();
     store_ = std::move(store.value());
     ASSERT_TRUE(store_->CreateTable(schema_).ok());
@@ -47,7 +47,6 @@ class RedisFollowing : public LiveFilesTest {
                                                              {"max_skew", nullptr},
                                                              {"stale", "serve"}});
   }
-  std::string Address() const { return "unix://" + server_->dir() + "/socket"; }
   // A file of the one weight "w".
   void WriteDense(const std::string& name, float value) const {
     std::string header = R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
@@ -59,7 +58,7 @@ class RedisFollowing : public LiveFilesTest {
     file.write(reinterpret_cast<const char*>(&value), sizeof value);
   }
   void Open() {
-    const json options = {{"address", Address()},
+    const json options = {{"address", server_->address()},
                           {"namespace", ""},
                           {"directory", Path("model/het_live")},
                           {"base", {Path("model/assets/t.het")}},

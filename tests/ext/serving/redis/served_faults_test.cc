@@ -15,14 +15,13 @@ namespace {
 
 class RedisServedFaults : public NeedsRedis<> {
  protected:
-  static RedisServer::Arguments WritesThrough() { return {"--appendonly", "yes", "--appendfsync", "always"}; }
   static void Sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
   static uint64_t Runs() { return Scaled(3); }
 };
 
 TEST_F(RedisServedFaults, KilledServers) {
   for (uint64_t run = 0; run < Runs(); ++run) {
-    RedisShards servers(1, WritesThrough());
+    RedisShards servers(1, RedisServer::Logged());
     ServedFleet fleet(&servers, run);
     fleet.StartAll();
     for (int kills = 0; kills < 4; ++kills) {
@@ -123,7 +122,7 @@ TEST_F(RedisServedFaults, PartitionsThatMove) {
 // Writers rest until the replica has everything, since a failover may lose what it does not have.
 TEST_F(RedisServedFaults, ReplicasThatTakeOver) {
   for (uint64_t run = 0; run < Runs(); ++run) {
-    RedisShards servers(1, WritesThrough(), /*replicas=*/1);
+    RedisShards servers(1, RedisServer::Logged(), /*replicas=*/1);
     ServedFleet fleet(&servers, run);
     fleet.StartAll();
     for (size_t round = 0; round < 3; ++round) {

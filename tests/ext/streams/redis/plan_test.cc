@@ -48,7 +48,7 @@ TEST_F(RedisPlanTest, PlanDoesNotWaitForABlockedStep) {
 
 // The server is down: plans succeed, the lookup fails, and all works when the server is back.
 TEST_F(RedisPlanTest, AnErrorIsReportedByTheLookup) {
-  RedisServer server(RedisServer::Arguments{"--appendonly", "yes", "--appendfsync", "always"});
+  RedisServer server(RedisServer::Logged());
   ClientConfig config;
   config.request_timeout = 1;
   config.deadline = 3;
