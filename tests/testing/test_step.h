@@ -42,10 +42,12 @@ class TestStep {
   struct Begin {
     int64_t server;                // the store's clock
     std::vector<float> row;        // and the store's row
-    std::vector<uint64_t> issued;  // ticks of each worker
+    std::vector<int64_t> issued;   // ticks of each worker
     uint64_t restarts = 0;         // number of partitions' restarts
+    uint64_t changes = 0;          // number of operators' changes
   };
   std::map<TableKey, Begin> begin;
+  uint64_t changes = 0;  // number of operators' changes when its read began
 
  private:
   std::map<std::pair<uint32_t, uint64_t>, Part> parts_;

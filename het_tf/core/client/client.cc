@@ -64,7 +64,6 @@ void Client::ForgetClean() {
 }
 
 void Client::Reload() {
-  if (config_.on_reload == ClientConfig::kKeep) return;
   uint64_t discarded = 0;
   for (const auto& [table, cache] : tables_) {
     discarded -= cache->counters().discarded_ticks;

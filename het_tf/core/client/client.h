@@ -124,7 +124,7 @@ class Client {
   // Drops lines without unsent updates, so that later reads come from the store.
   void ForgetClean();
   // Tables are about to be loaded: empties all caches, discards and reports unsent updates, and takes a
-  // new client id. If on_reload keeps updates it does nothing: the new epochs show the load.
+  // new client id.
   void Reload();
 
   const Counters& Stats(uint64_t table) { return tables_.at(table).counters(); }

@@ -43,8 +43,7 @@ void ClientAnswers::OnReloaded(Session* session, const Verdict::Table& table) {
   TableCache* const cache = to_.tables->Find(table.table);
   if (cache == nullptr) return;
   if (devices_ != nullptr) devices_->AskAnew(session);
-  if (to_.config->on_reload == ClientConfig::kDiscard) return OnGone(session, table);
-  InvalidateBases(session, cache);
+  OnGone(session, table);
 }
 
 void ClientAnswers::OnGone(Session* session, const Verdict::Table& table) {

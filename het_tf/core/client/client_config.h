@@ -36,8 +36,6 @@ struct ClientConfig {
   // Limit on the bytes of applied frames that are kept; the frames of a step may exceed it. Then
   // kReplicated waits for the replicas, and kCheckpoint forgets the oldest ones.
   size_t keep_bytes = size_t{256} << 20;
-  // Discard or keep unsent updates of a table that was loaded or cleared meanwhile.
-  enum OnReload { kDiscard, kKeep } on_reload = kDiscard;
   // Gets a text about a call that waits: first after kNoticeSeconds, then at ever longer intervals.
   std::function<void(const std::string&)> notice;
   // Records the times of calls while it is on; must outlive the client. Null: no record.

@@ -24,7 +24,6 @@ Exchange::Exchange(Transport* transport, const ClientConfig& config, const Cache
       jitter_(RandomId()) {
   session_config_.backoff = {config.first_backoff, config.max_backoff};
   session_config_.keep_applied = config.durability != Durability::kApplied;
-  session_config_.discard_unsent = config.on_reload == ClientConfig::kDiscard;
   session_config_.most_read_bytes = config.max_read_bytes;
   // Half of the time, since two machines measure it.
   session_config_.forgotten_after = kClientSeconds / 2.0;

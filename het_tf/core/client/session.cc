@@ -114,12 +114,14 @@ Verdict Session::OnReply(const Outstanding& request, const Reply& reply, double 
       reply.last_seq == 0 ? OnForgotten(&verdict) : OnNewIncarnation(reply.last_seq, now, &verdict);
       return verdict;
     case FrameStatus::kEpoch:
+      Acknowledge(reply.last_seq, now, &verdict);  // what was applied is not discarded
       OnEpochs(reply, &verdict);
       break;
     case FrameStatus::kOutOfMemory:
       verdict.failure = kStoreOutOfMemory;
       break;
     case FrameStatus::kNoTable:
+      Acknowledge(reply.last_seq, now, &verdict);
       OnGone(reply, &verdict);
       verdict.answer = Verdict::kRefused;
       break;
@@ -196,7 +198,7 @@ void Session::OnEpochs(const Reply& reply, Verdict* verdict) {
   for (const TableReply& t : reply.tables) {
     const uint64_t before = std::exchange(known_.epochs[t.table], t.epoch);
     if (before == 0 || before == t.epoch) continue;
-    verdict->reloaded.push_back({t.table, config_->discard_unsent ? log_.DropUnapplied(t.table) : 0});
+    verdict->reloaded.push_back({t.table, log_.DropUnapplied(t.table)});
   }
 }
 

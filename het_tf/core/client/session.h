@@ -70,7 +70,6 @@ class Session {
   struct Config {
     BackoffConfig backoff;
     bool keep_applied = false;          // the caller says when applied frames are durable: ForgetThrough
-    bool discard_unsent = true;         // drop unsent updates of a table that was loaded
     size_t most_read_bytes = SIZE_MAX;  // limit on the answer to one request
     double forgotten_after = 0;         // seconds without a push after which a partition may forget a client
     std::function<ClientId()> new_id;

@@ -6,7 +6,7 @@
 // Meanwhile only the loader may use a store in this process: every other use of a table fails with
 // FailedPrecondition, since a wait would depend on a thread that may have failed. Remote servers exclude
 // everyone, including this process: they answer "ask again", and calls wait within the deadline. In both
-// cases the load first empties the caches, treating unsent updates by ClientConfig::on_reload.
+// cases the load first empties the caches and discards unsent updates.
 //
 // Thread-safe; several calls of Clear, WhileLoading and WithoutLoad may run at once.
 #pragma once

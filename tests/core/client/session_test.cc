@@ -152,6 +152,21 @@ TEST_F(SessionTest, AnEpochIsLearntFirstAndChangesLater) {
   EXPECT_EQ(Send()->seq, 1u) << "empty, but there is no gap";
 }
 
+// Defect: applied updates are reported as discarded.
+TEST_F(SessionTest, AReloadDiscardsOnlyWhatWasNotApplied) {
+  Ask();
+  Reply epoch = Answer(FrameStatus::kEpoch, 0);
+  epoch.tables.resize(1);
+  epoch.tables[0].table = schema_->id();
+  epoch.tables[0].epoch = 11;
+  Hear(*Send(), epoch);
+  Push(5);
+  Push(3);
+  epoch.last_seq = 1;
+  epoch.tables[0].epoch = 12;
+  EXPECT_EQ(Hear(*Send(), epoch).reloaded.at(0).dropped_ticks, 3u);
+}
+
 TEST_F(SessionTest, ATableThatIsGone) {
   Push(5);
   Ask();

@@ -71,19 +71,13 @@ TEST_F(Age, AStepSendsRowsThatAreNearlyDueInItsFrame) {
   OthersUse held_back;
   held_back.exact = false;
   auto step = Read(0, {1});
-  CachedWrite* write = step->MakeWrite(1);
-  write->others = &held_back;  // rows that nobody wants stay
-  ASSERT_TRUE(client().Write(write, step->token, nullptr).ok());
+  ASSERT_TRUE(world().Write(0, step.get(), &held_back).ok());  // rows that nobody wants stay
   net().Sleep(0.9 * kAge);
   Sent(0);
-  auto next = world().NewStep({{2}});
-  next->token = world().NewToken();
-  ASSERT_TRUE(client().Read(next->MakeRead(), next->token).ok());
-  ASSERT_TRUE(client().Write(next->MakeWrite(1), next->token, nullptr).ok());
+  Train(0, {2});
   EXPECT_THAT(Pushed(), ElementsAre(ElementsAre(2, 1)));
   EXPECT_EQ(Counter(&Counters::bound_push), 1u);
   EXPECT_EQ(Counter(&Counters::age_push), 1u);
-  Abandon();
 }
 
 // Defect: a step waits until aged rows are applied, though its push bound does not ask for that.

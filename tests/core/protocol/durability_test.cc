@@ -59,9 +59,9 @@ TEST_F(Durable, StaleReplicaTakesOverWithoutLosses) {
 TEST_F(Durable, LossWithoutKeptFramesIsReportedOnce) {
   Make(Durability::kApplied, 2);
   Train(0, {1});
-  const Bytes older = world().Snapshot(0);
+  const World::Saved older = world().Snapshot(0);
   for (int i = 0; i < 6; ++i) Train(0, {1});
-  world().Failover(0, older);
+  world().Restart(0, older);
   for (int i = 0; i < 3; ++i) Train(0, {1});
   ASSERT_TRUE(world().Flush(0).ok());
   EXPECT_EQ(world().ServerClock(At(1)), 4);
@@ -117,11 +117,11 @@ TEST_F(Durable, FullMemoryForgetsTheOldestKeptFrames) {
 // Frames that are still kept are sent again; the forgotten ones are counted as lost.
 TEST_F(Durable, HalfOfALossIsRepaired) {
   Make(Durability::kCheckpoint);
-  const Bytes empty = world().Snapshot(0);
+  const World::Saved empty = world().Snapshot(0);
   for (int i = 0; i < 4; ++i) Train(0, {1});
   world().client(0).MarkDurable();
   for (int i = 0; i < 3; ++i) Train(0, {1});
-  world().Failover(0, empty);
+  world().Operate([&] { world().Restart(0, empty); });  // the loss is known
   Read(0, {1}, false);
   ASSERT_TRUE(world().Flush(0).ok());
   EXPECT_EQ(world().ServerClock(At(1)), 3);
@@ -131,7 +131,6 @@ TEST_F(Durable, HalfOfALossIsRepaired) {
   EXPECT_THAT(notices_[0], HasSubstr("7 pushes"));
   EXPECT_THAT(notices_[0], HasSubstr("3 were kept and are sent again, 4 are lost"));
   EXPECT_EQ(log().kept_bytes(), log().frames().size() * log().frames()[0].bytes());
-  Abandon();
 }
 
 // A hundred frames, two seconds each: longer than the deadline, but with steady progress.

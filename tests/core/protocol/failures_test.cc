@@ -16,45 +16,17 @@ TEST_F(Failure, ClearingTheStoreDiscardsUnsentUpdates) {
   config.client.notice = [&notices](const std::string& text) { notices.push_back(text); };
   Make(config);
   for (int i = 0; i < 6; ++i) Train(0, {1, 2});  // four applied, two unsent
-  EXPECT_EQ(world().client(0).UnappliedTicks(At(1).first, 1), 2u);
-  world().service().ClearTable(At(1).first);
-  auto step = world().NewStep({{1, 2}});
-  ASSERT_TRUE(world().client(0).Read(step->MakeRead(), world().NewToken()).ok());
-  EXPECT_EQ(step->Value(At(1).first, 1)[0], kInitial) << "the store's current row";
+  EXPECT_EQ(world().UnappliedTicks(0, At(1)), 2u);
+  operators().Clear(0);
+  Read(0, {1, 2});
   EXPECT_EQ(cache()->counters().discarded_ticks, 4u);
-  EXPECT_EQ(world().client(0).UnappliedTicks(At(1).first, 1), 0u);
-  ASSERT_TRUE(world().client(0).Flush().ok());
-  EXPECT_EQ(world().ServerClock(At(1)), 0);
+  ASSERT_TRUE(world().Flush(0).ok());
   ASSERT_EQ(notices.size(), 1u) << "one for all partitions";
   EXPECT_EQ(
       notices[0].find("4 updates of table '" + world().schema(0)->spec().name +
                       "' that had not been applied were discarded: somebody loaded, cleared or dropped it"),
       0u)
       << notices[0];
-  Abandon();  // the oracle does not know clearing
-}
-
-TEST_F(Failure, ClearedBetweenReadAndWrite) {
-  for (auto policy : {ClientConfig::kDiscard, ClientConfig::kKeep}) {
-    WorldConfig config = Bounded(0);
-    config.client.on_reload = policy;
-    config.partitions = 3;
-    config.tables = 2;
-    Make(config);
-    Train(0, {1, 2, 3, 4});
-    auto step = Read(0, {1, 2, 3, 4});
-    world().service().ClearTable(At(1).first);
-    EXPECT_TRUE(world().client(0).Write(step->MakeWrite(1), step->token, nullptr).ok());
-    EXPECT_EQ(HeldLines(*cache()), 0u);
-    // The push met the new epoch: it was dropped and reported, or applied to the new content.
-    for (Key key : {1, 2, 3, 4})
-      EXPECT_EQ(world().ServerClock(At(key)), policy == ClientConfig::kKeep ? 1 : 0);
-    EXPECT_EQ(cache()->counters().discarded_ticks, policy == ClientConfig::kKeep ? 0u : 4u);
-    auto after = world().NewStep({{1, 2, 3, 4}});
-    EXPECT_TRUE(world().client(0).Read(after->MakeRead(), world().NewToken()).ok());
-    EXPECT_TRUE(world().client(0).Write(after->MakeWrite(0), 0, nullptr).ok());
-    Abandon();
-  }
 }
 
 TEST_F(Failure, DroppedTableFailsAlone) {
@@ -66,27 +38,22 @@ TEST_F(Failure, DroppedTableFailsAlone) {
   ASSERT_TRUE(world().Write(0, both.get()).ok());
   const Schema gone = world().schema(0);
   const Schema stays = world().schema(1);
-  world().service().DropTable(gone->id());
+  operators().Drop(0);
 
   Client& client = world().client(0);
   const Status flush = client.Flush();  // both tables' updates in one frame
   EXPECT_EQ(flush.code(), Code::kFailedPrecondition);
   EXPECT_NE(flush.message().find("partition 0"), std::string::npos) << flush.message();
   EXPECT_NE(flush.message().find("no table"), std::string::npos) << flush.message();
-  EXPECT_EQ(client.cache(gone->id())->counters().discarded_ticks, 1u);
   EXPECT_EQ(client.UnappliedTicks(stays->id(), 2), 1u) << "kept";
   EXPECT_TRUE(client.Flush().ok());
   EXPECT_EQ(world().ServerClock({stays->id(), 2}), 1);
 
-  auto again = world().NewStep({{1}, {2}});
-  EXPECT_EQ(client.Read(again->MakeRead(), world().NewToken()).code(), Code::kFailedPrecondition);
-  auto other = world().NewStep({{}, {2}});
-  EXPECT_TRUE(client.Read(other->MakeRead(), world().NewToken()).ok());
+  EXPECT_EQ(world().Read(0, world().NewStep({{1}, {2}}).get()).code(), Code::kFailedPrecondition);
+  EXPECT_TRUE(world().Read(0, world().NewStep({{}, {2}}).get()).ok());
   // Made again, it is a new table.
   ASSERT_TRUE(world().service().CreateTable(gone).ok());
-  auto once_more = world().NewStep({{1}, {2}});
-  EXPECT_TRUE(client.Read(once_more->MakeRead(), world().NewToken()).ok());
-  Abandon();
+  EXPECT_TRUE(world().Read(0, world().NewStep({{1}, {2}}).get()).ok());
 }
 
 TEST_F(Failure, DeadlineErrorExplainsAndLosesNothing) {

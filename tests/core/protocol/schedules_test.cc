@@ -29,7 +29,8 @@ void OneProcess(WorldConfig* c) {
   c->age = 0;
   c->is_default = false;
   c->cache.wire = RowFormat::kFloat32;
-  // A mirror does not know lost frames.
+  // A mirror does not know lost frames, nor operators.
+  c->operators = Operators::kNone;
   if (c->client.durability != Durability::kCheckpoint) c->failovers = false;
 }
 

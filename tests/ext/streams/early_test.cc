@@ -87,15 +87,14 @@ TEST_F(Early, ANewIncarnationIsAskedAgain) {
   config.workers = 2;
   config.cache.push_bound = 0;
   MakeKnown(config);
-  const Bytes before = world().Snapshot(0);
+  const World::Saved before = world().Snapshot(0);
   for (int i = 0; i < 3; ++i) Train(1, {1});
   auto step = Begin({1});
   ASSERT_FALSE(OnWay());
-  world().Failover(0, before);
+  world().Restart(0, before);
   Read(0, {777}, /*training=*/false);  // learns of the restart
   Come(step.get());
   EXPECT_EQ(step->Value(At(1).first, 1)[1], kInitial);
-  Abandon();
 }
 
 TEST_F(Early, DroppedTableDropsItsReads) {
@@ -112,7 +111,6 @@ TEST_F(Early, DroppedTableDropsItsReads) {
   net().HoldReplies(0, false);
   Settle();
   EXPECT_TRUE(world().Read(0, world().NewStep({{1, 2}}).get()).ok());
-  Abandon();
 }
 
 // An abandoned iterator: no more requests for it, and its rows may leave.
@@ -141,7 +139,7 @@ TEST_F(Early, DroppedTableFailsOnlyItsOwnLookup) {
   Make(config);
   auto both = world().NewStep({{1}, {1}});
   ASSERT_TRUE(world().Read(0, both.get()).ok());
-  world().service().DropTable(world().schema(0)->id());
+  operators().Drop(0);
   net().HoldRepliesFor(0, 0.2);
   auto early = world().NewStep({{2}, {}});
   world().ReadEarly(0, early.get());
@@ -151,7 +149,6 @@ TEST_F(Early, DroppedTableFailsOnlyItsOwnLookup) {
   const Status gone = client.Read(early->MakeRead(), early->token);
   EXPECT_EQ(gone.code(), Code::kFailedPrecondition);
   EXPECT_NE(gone.message().find("no table"), std::string::npos) << gone.message();
-  Abandon();
 }
 
 }  // namespace

@@ -33,7 +33,27 @@ void FaultyTransport::PartitionMoved(uint32_t p) {
   if (!LineOf(p).used.empty()) Cut(p);
 }
 
+void FaultyTransport::Count(const OutFrame& frame) {
+  RequestParts parts;
+  if (!parts.Open(frame.view()).ok()) std::abort();
+  while (parts.left() > 0) {
+    Request request;
+    if (!parts.Next(&request).ok()) std::abort();
+    uint64_t& last = sent_seq_[{request.partition.index, request.client}];
+    const bool again = request.seq != 0 && request.seq <= last;
+    last = std::max(last, request.seq);
+    for (const TableRequest& t : request.tables) {
+      Sent& of = sent[t.table];
+      ++of.requests;
+      of.checks += t.check_keys.size();
+      of.resends += again && !t.push_keys.empty();
+      of.pushed += again ? 0 : t.push_keys.size();
+    }
+  }
+}
+
 void FaultyTransport::Send(OutFrame frame) {
+  Count(frame);
   if (record) recorded.push_back(frame);
   Line& c = LineOf(frame.parts[0].partition);
   for (const PartRef& part : frame.parts) c.used.insert(part.partition);

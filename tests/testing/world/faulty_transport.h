@@ -14,6 +14,7 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -79,6 +80,14 @@ class FaultyTransport : public Transport {
   double moved_at = 0;
   // Seconds between replies, which come one at a time.
   double seconds_a_reply = 0;
+  // What was sent of a table, as a worker counts it (Counters).
+  struct Sent {
+    uint64_t requests = 0;
+    uint64_t checks = 0;
+    uint64_t resends = 0;
+    uint64_t pushed = 0;  // rows, each once
+  };
+  std::map<uint64_t, Sent> sent;  // by table
   // Records every sent frame, oldest first.
   bool record = false;
   std::vector<OutFrame> recorded;
@@ -114,6 +123,7 @@ class FaultyTransport : public Transport {
   };
 
   static Event Closed(uint32_t p);
+  void Count(const OutFrame& frame);
   Bytes Answer(uint32_t p, const OutFrame& frame);
   // With `room` bytes of memory left.
   void AnswerWithin(size_t room, const OutFrame& frame, Event* event);
@@ -138,6 +148,7 @@ class FaultyTransport : public Transport {
   size_t parts_refused_ = 0;
   uint64_t last_number_ = 0;
   ClientId sender_;
+  std::map<std::pair<uint32_t, ClientId>, uint64_t> sent_seq_;  // the last push that was sent
 };
 
 }  // namespace het::testing

@@ -84,6 +84,12 @@ WorldConfig RandomConfig(uint64_t seed, bool is_default) {
   if (fault > 0) c.faults = Faults::Some(fault);
   c.failovers = Lot(seed, "failovers").Chance(0.4);
   SetDurability(seed, &c.client);
+  c.operators = Pick<Operators>(seed, "operators",
+                                {Operators::kNone, Operators::kNone, Operators::kRows, Operators::kTables});
+  if (c.operators == Operators::kRows) {
+    c.limits = TableLimits();
+    c.limits->ttl = 100;
+  }
   if (Lot(seed, "budget").Chance(0.3)) {
     c.cache.layer = 1;
     c.cache.layer_bytes = c.tables * c.cache.capacity * Lines::Bytes(c.workers + 1);
@@ -127,6 +133,8 @@ Modes ModesOf(const WorldConfig& c) {
       {"durability", c.client.durability == Durability::kApplied
                          ? "applied"
                          : of(c.client.durability == Durability::kCheckpoint, "checkpoint", "replicated")},
+      {"operators",
+       c.operators == Operators::kNone ? "none" : of(c.operators == Operators::kRows, "rows", "tables")},
       {"push_max_age", of(c.cache.push_max_age.has_value(), "some", "none")},
       {"policy", PolicyName(c.cache.policy)},
       {"capacity", c.cache.capacity == 0 ? "none" : of(c.cache.capacity < 12, "evicts", "all rows")},

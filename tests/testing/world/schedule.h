@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/testing/world/operator.h"
 #include "tests/testing/world/stream.h"
 #include "tests/testing/world/world.h"
 
@@ -44,10 +45,11 @@ class Schedule {
   void Fail();
 
   World world_;
+  Operator operator_;
   std::unique_ptr<Stream> stream_;                             // null: each worker has batches of its own
   std::vector<std::deque<std::unique_ptr<TestStep>>> open_;    // by worker: lookups without their gradient
   std::vector<std::deque<std::unique_ptr<TestStep>>> coming_;  // by worker: lookups that have begun early
-  std::map<uint32_t, Bytes> snapshots_;
+  std::map<uint32_t, World::Saved> snapshots_;
   std::string error_;
 };
 

@@ -25,6 +25,9 @@ class Stream {
   void FlushAll();
 
   const std::string& error() const { return error_; }
+  // Whether workers may hold back updates that another read than the next step's would need: the product
+  // refuses to change tables.
+  bool holds_back() const { return on_demand() && workers() > 1 && (open_ || running_); }
 
  private:
   struct Batch {
@@ -36,8 +39,6 @@ class Stream {
   bool on_demand() const { return world_->config().stream == StreamMode::kOnDemand; }
   bool exact() const;
   bool keeps() const { return world_->config().kept; }
-  // Whether workers may hold back updates that another read than the next step's would need.
-  bool holds_back() const { return on_demand() && workers() > 1 && (open_ || running_); }
   // With this key of the first table, and random ones.
   KeysOfTables RandomKeys(Key own);
   // Adds batches of all workers until the step of this number is there.

@@ -10,7 +10,6 @@
 
 #include "het_tf/core/wire/layout.h"
 #include "tests/testing/optimizer_of.h"
-#include "tests/testing/partition_bytes.h"
 #include "tests/testing/table_specs.h"
 
 namespace het::testing {
@@ -45,12 +44,14 @@ std::unique_ptr<TestStep> World::NewStep(const std::vector<std::vector<Key>>& ke
 }
 
 Status World::Read(size_t w, TestStep* step, bool training) {
+  step->changes = changes_;
   if (step->token == 0 && training) {
     step->token = NewToken();
     BeginTraining(w, step);
   }
   const Status status = device(w) != nullptr ? device(w)->Read(step->MakeRead(), step->token)
                                              : client(w).Read(step->MakeRead(), step->token);
+  NoteDiscards();
   if (status.ok()) CheckRead(w, step);
   return status;
 }
@@ -77,11 +78,12 @@ Status World::FinishRead(size_t w, ReadOp* op, TestStep* step) {
     return Read(w, step, training);
   }
   const Status status = client(w).FinishRead(op);
+  NoteDiscards();
   if (status.ok()) CheckRead(w, step);
   return status;
 }
 
-Status World::Write(size_t w, TestStep* step) {
+Status World::Write(size_t w, TestStep* step, const OthersUse* others) {
   FillGradients(w, step);
   std::map<TableKey, std::vector<float>> gradients;
   for (auto& [where, p] : step->parts()) {
@@ -94,13 +96,15 @@ Status World::Write(size_t w, TestStep* step) {
   std::map<TableKey, Clock> before_clocks;
   for (auto& [key, g] : gradients) before_clocks[key] = WorkerClock(w, key);
   CachedWrite* write = step->MakeWrite(learning_rate());
+  write->others = others;
   const Status status = device(w) != nullptr ? device(w)->Write(*write, step->token)
                                              : client(w).Write(write, step->token, nullptr);
   if (!status.ok()) blocked_ = true;
   if (Ticks(w) != before) {
     for (auto& [key, g] : gradients) Issue(w, key, g);
   }
-  if (status.ok()) CheckWrite(w, step, before_clocks);
+  NoteDiscards();
+  if (status.ok() && others == nullptr) CheckWrite(w, step, before_clocks);
   return status;
 }
 
@@ -164,26 +168,12 @@ uint64_t World::MostUnapplied(size_t w) {
 
 Status World::Flush(size_t w) {
   const Status status = device(w) != nullptr ? device(w)->Flush() : client(w).Flush();
+  NoteDiscards();
   if (!status.ok()) return status;
   for (auto& [key, issued] : issued_) {
     if (UnappliedTicks(w, key) != 0) Error("unapplied ticks after a flush", w, key);
   }
   return status;
-}
-
-Bytes World::Snapshot(uint32_t p) { return BytesOf(&service_, p); }
-
-void World::Restart(uint32_t p, const Bytes& bytes, bool close) {
-  ++restarts_;
-  Revive(&service_, p, bytes);
-  LimitSubscriptions(p);
-  if (!close) return;
-  for (auto& worker : workers_) worker.transport->PartitionMoved(p);
-}
-
-void World::Failover(uint32_t p, const Bytes& older) {
-  lossy_ = true;
-  Restart(p, older);
 }
 
 Status World::Drain() {
@@ -252,7 +242,7 @@ std::vector<float> World::ServerRow(const TableKey& key) {
 uint64_t World::Sum(uint64_t Counters::*counter) {
   uint64_t sum = 0;
   for (size_t w = 0; w < workers_.size(); ++w) {
-    for (const Schema& schema : schemas_) sum += client(w).Stats(schema->id()).*counter;
+    for (const Schema& schema : Tables(w)) sum += client(w).Stats(schema->id()).*counter;
   }
   return sum;
 }
@@ -328,8 +318,16 @@ void World::AddWorker() {
 
 uint64_t World::Ticks(size_t w) {
   uint64_t ticks = 0;
-  for (const Schema& schema : schemas_) ticks += client(w).Stats(schema->id()).ticks;
+  for (const Schema& schema : Tables(w)) ticks += client(w).Stats(schema->id()).ticks;
   return ticks;
+}
+
+std::vector<Schema> World::Tables(size_t w) {
+  std::vector<Schema> tables;
+  for (const Schema& schema : schemas_) {
+    if (client(w).HasTable(schema->id())) tables.push_back(schema);
+  }
+  return tables;
 }
 
 const Schema& World::SchemaOf(uint64_t id) const {

@@ -11,8 +11,10 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -63,8 +65,8 @@ class World {
   // A read that other calls may overtake until FinishRead.
   std::unique_ptr<ReadOp> BeginRead(size_t w, TestStep* step, bool training);
   Status FinishRead(size_t w, ReadOp* op, TestStep* step);
-  // Gives every touched key a tick.
-  Status Write(size_t w, TestStep* step);
+  // Gives every touched key a tick. `others`: with rows on demand.
+  Status Write(size_t w, TestStep* step, const OthersUse* others = nullptr);
   Status Flush(size_t w);
 
   // --- steps of a stream
@@ -81,13 +83,31 @@ class World {
   // The largest number of unapplied ticks of a row.
   uint64_t MostUnapplied(size_t w);
 
-  // --- failures of the store
-  Bytes Snapshot(uint32_t p);
-  // Restarts the partition from `bytes`; connections close, or (with a proxy in between) do not.
-  void Restart(uint32_t p, const Bytes& bytes, bool close = true);
-  void Failover(uint32_t p, const Bytes& older);
+  // --- changes of the store
+  // What operators have changed in a row, added up.
+  struct Operated {
+    int64_t age = 0;         // ticks
+    std::vector<float> row;  // the sums of its value
+    bool operator==(const Operated& o) const { return age == o.age && row == o.row; }
+  };
+  // A partition, and what operators have changed in it.
+  struct Saved {
+    Bytes bytes;
+    std::map<TableKey, Operated> operated;
+  };
+  // Calls change(), which changes rows of counting tables other than by pushes. From now on the oracle
+  // expects the ticks that are left.
+  // `replaces`: tables, of which clients discard unsent ticks.
+  void Operate(const std::function<void()>& change, bool replaces = false);
+
+  // The row will exist, if only by an operator.
+  void Know(const TableKey& key);
+
+  Saved Snapshot(uint32_t p);
+  // Restarts the partition from a state; connections close, or (with a proxy in between) do not.
+  void Restart(uint32_t p, const Saved& state, bool close = true);
   // The only replica, whose state is that of the last AskReplicas, takes over.
-  void Promote(uint32_t p) { Failover(p, replica_[p]); }
+  void Promote(uint32_t p) { Restart(p, replica_[p]); }
   bool replica_stands_still = false;
 
   // --- invariants
@@ -98,6 +118,8 @@ class World {
   void CheckAges(size_t w);
   // After a complete flush: the server holds every tick and every change.
   void CheckDrained();
+  // Every worker has counted what it did and sent. After a complete flush.
+  void CheckCounters();
   // Contacts every partition from every worker, which learns of restarts, then flushes.
   Status Drain();
 
@@ -105,8 +127,10 @@ class World {
   std::vector<TableKey> Keys() const;
   uint64_t UnappliedTicks(size_t w, const TableKey& key);
   int64_t ServerClock(const TableKey& key);
+  int64_t ServerAge(const TableKey& key) { return AgeOf(ServerClock(key)); }
   std::vector<float> ServerRow(const TableKey& key);
-  uint64_t Issued(size_t w, const TableKey& key);
+  // Ticks of worker w that neither an operator has removed nor the worker discarded.
+  int64_t Issued(size_t w, const TableKey& key);
   uint64_t Sum(uint64_t Counters::*counter);
   // Call at the end of a read through BeginRead and Progress.
   void CheckRead(size_t w, TestStep* step);
@@ -138,6 +162,21 @@ class World {
   float* Mirror(const TableKey& key);
   void Compare(const char* what, const TableKey& key, const float* value, float tolerance);
 
+  // Tables that the worker has, and has not removed.
+  std::vector<Schema> Tables(size_t w);
+  // The partition that has the key.
+  uint32_t PartitionOfKey(const TableKey& key);
+  // Ticks of worker w that the store has not applied, by row.
+  std::map<TableKey, int64_t> Pending(size_t w);
+  // All ticks of a row, by worker: at the store, and on their way there. `pending`: of each worker.
+  using PendingOfAll = std::vector<std::map<TableKey, int64_t>>;
+  PendingOfAll PendingTicks();
+  std::vector<int64_t> Found(const TableKey& key, const PendingOfAll& pending);
+  // Takes over what clients have discarded since the last call.
+  void NoteDiscards();
+  // Whether a read of the worker that has begun after `changes` changes cannot see a row's former content.
+  bool Settled(const TableKey& key, uint64_t changes);
+
   // The clock of worker w's copy of a row; 0: no copy.
   Clock WorkerClock(size_t w, const TableKey& key);
 
@@ -161,8 +200,20 @@ class World {
   std::vector<Worker> workers_;
   // Rows with ticks, in their state when the newest training read of the table began.
   std::map<TableOfWorker, std::map<Key, TestStep::Begin>> before_;
+  std::map<TableOfWorker, uint64_t> before_changes_;  // changes_ then
   uint64_t last_token_ = 0;
-  uint64_t restarts_ = 0;                             // number of partitions' restarts
+  uint64_t restarts_ = 0;                 // number of partitions' restarts
+  bool replaced_ = false;                 // tables were cleared, made again or loaded
+  uint64_t changes_ = 0;                  // number of operators' changes
+  std::map<TableKey, uint64_t> changed_;  // the number of the row's last one
+  std::map<TableKey, Operated> operated_;
+  std::set<TableKey> inexact_;  // rows of which ticks were discarded: the sum of the others is not known
+  std::map<TableOfWorker, uint64_t> discarded_;  // ticks, as noted
+  std::map<TableOfWorker, int64_t> reported_;    // of these: still to be found missing
+  std::map<TableOfWorker, uint64_t> read_;       // unique keys of reads
+  // By worker: ticks that it will send again after a load, unless it still learns that they were applied.
+  std::map<std::pair<size_t, TableKey>, int64_t> unsure_;
+  std::map<size_t, std::deque<uint64_t>> reads_at_;   // by worker: changes_ at its last reads, newest last
   bool lossy_ = false;                                // a failover lost acknowledged frames
   bool blocked_ = false;                              // a write gave up: its ticks may be past the push bound
   std::map<TableKey, std::vector<uint64_t>> issued_;  // by worker
@@ -170,7 +221,7 @@ class World {
   std::map<TableKey, std::map<size_t, int64_t>> held_back_;  // by worker: its push bound at its last write
   std::map<TableKey, std::vector<float>> sums_;              // of gradients
   std::map<TableKey, std::vector<float>> mirror_;
-  std::map<uint32_t, Bytes> replica_;  // the replica's partitions
+  std::map<uint32_t, Saved> replica_;  // the replica's partitions
   std::vector<std::string> errors_;
 };
 
@@ -178,13 +229,14 @@ template <typename Fn>
 void World::Written(size_t w, const TestStep& step, Fn write) {
   const uint64_t before = Ticks(w);
   if (!write().ok()) blocked_ = true;
-  if (Ticks(w) == before) return;
+  if (Ticks(w) == before) return NoteDiscards();
   for (const auto& [where, p] : step.parts()) {
     for (size_t u = 0; u < p.keys.size(); ++u) {
       const float* const g = p.sums.data() + u * p.dim;
       Issue(w, {p.table, p.keys[u]}, std::vector<float>(g, g + p.dim));
     }
   }
+  NoteDiscards();
 }
 
 }  // namespace het::testing

@@ -17,40 +17,54 @@ std::string World::FirstError() const {
 
 void World::CheckConservation() {
   if (!keeps() && lossy_) return;
-  std::map<TableKey, int64_t> found;
-  // Reading a row first sends what the last step has left, so it comes before frames are counted.
+  NoteDiscards();
+  const PendingOfAll pending = PendingTicks();
   for (auto& [key, issued] : issued_) {
-    for (size_t w = 0; w < config_.devices; ++w) found[key] += device(w)->Find(key.first, key.second).ticks;
-  }
-  for (size_t w = 0; w < workers_.size(); ++w) {
-    for (const Schema& schema : schemas_) {
-      TableCache* cache = client(w).cache(schema->id());
-      cache->lines().ForEach([&](uint32_t line) {
-        found[{schema->id(), cache->lines().meta(line).key}] += cache->lines().pending(line);
-      });
-      for (const WriteBackQueue::Queued& q : cache->unsent().queue().entries())
-        found[{schema->id(), q.key}] += q.ticks;
+    const auto wrong = [&](const std::string& of, int64_t expected, int64_t found) {
+      Error(
+          "I5: " + std::to_string(expected) + " ticks" + of + " issued, " + std::to_string(found) + " found",
+          0, key);
+    };
+    int64_t found = ServerAge(key);
+    for (const auto& of_worker : pending) {
+      const auto ticks = of_worker.find(key);
+      if (ticks != of_worker.end()) found += ticks->second;
     }
-    for (uint32_t p = 0; p < service_.partitions(); ++p) {
-      const Session& session = client(w).session(p);
-      const uint64_t last = service_.WithPartition(
-          p, [&](Partition& partition) { return partition.clients().LastSeq(session.client()); });
-      for (const PushFrame& frame : session.log().frames()) {
-        if (frame.seq <= last) continue;
-        for (const TablePush& push : frame.tables) {
-          for (size_t i = 0; i < push.keys.size(); ++i)
-            found[{push.schema->id(), push.keys[i]}] += push.ticks[i];
-        }
-      }
-    }
-  }
-  for (auto& [key, issued] : issued_) {
-    found[key] += ServerClock(key);
-    int64_t ticks = 0;
+    const auto operated = operated_.find(key);
+    int64_t ticks = operated == operated_.end() ? 0 : operated->second.age;
     for (uint64_t n : issued) ticks += static_cast<int64_t>(n);
-    if (found[key] != ticks) {
-      Error("I5: " + std::to_string(ticks) + " ticks issued, " + std::to_string(found[key]) + " found", 0,
-            key);
+    if (found != ticks) wrong("", ticks, found);
+    if (!counting() || SchemaOf(key.first)->dim() <= config_.workers) continue;
+    const std::vector<int64_t> by_worker = Found(key, pending);
+    for (size_t v = 0; v < workers_.size(); ++v) {
+      if (by_worker[v] != Issued(v, key)) wrong(" by " + std::to_string(v), Issued(v, key), by_worker[v]);
+    }
+  }
+}
+
+void World::CheckCounters() {
+  for (size_t w = 0; w < workers_.size(); ++w) {
+    for (const Schema& schema : Tables(w)) {
+      const Counters& counted = client(w).Stats(schema->id());
+      const auto check = [&](const char* what, uint64_t counter, uint64_t expected) {
+        if (counter == expected) return;
+        errors_.push_back("worker " + std::to_string(w) + " counts " + std::to_string(counter) + " " + what +
+                          " of table " + schema->spec().name + ", not " + std::to_string(expected));
+      };
+      uint64_t ticks = 0;
+      for (auto& [key, of_workers] : ticked_) {
+        if (key.first == schema->id() && of_workers.count(w) != 0) ticks += of_workers.at(w).size();
+      }
+      check("ticks", counted.ticks, ticks);
+      // A gradient reads rows that have left, or are not to be trusted; so does an owner of sums.
+      const bool stay = process(w) == nullptr && !config_.early && config_.cache.capacity >= 1000;
+      if (stay && !config_.failovers) check("reads", counted.reads, read_[{w, schema->id()}]);
+      const FaultyTransport::Sent& sent = transport(w).sent[schema->id()];
+      check("requests", counted.requests, sent.requests);
+      check("checks", counted.checks, sent.checks);
+      if (replaced_ || config_.failovers) continue;  // clients begin anew, and discard
+      check("resends", counted.resends, sent.resends);
+      check("pushed rows", counted.bound_push + counted.age_push + counted.evict_push, sent.pushed);
     }
   }
 }
@@ -76,27 +90,26 @@ void World::CheckAges(size_t w) {
 
 void World::CheckDrained() {
   for (auto& [key, issued] : issued_) {
-    int64_t ticks = 0;
+    static const Operated kNothing;
+    const auto found = operated_.find(key);
+    const Operated& operated = found == operated_.end() ? kNothing : found->second;
+    int64_t ticks = operated.age;
     for (uint64_t n : issued) ticks += static_cast<int64_t>(n);
-    if (ServerClock(key) != ticks) {
-      Error("drained: " + std::to_string(ticks) + " ticks issued, clock " + std::to_string(ServerClock(key)),
-            0, key);
+    if (ServerAge(key) != ticks) {
+      Error("drained: " + std::to_string(ticks) + " ticks issued, age " + std::to_string(ServerAge(key)), 0,
+            key);
     }
     const std::vector<float> row = ServerRow(key);
     if (counting()) {
       const std::vector<float>& sum = sums_[key];
-      for (size_t i = 0; i < sum.size(); ++i) {
-        if (row[i] != kInitial - sum[i]) Error("drained: value " + std::to_string(row[i]), 0, key);
+      for (size_t i = 0; i < (inexact_.count(key) == 0 ? sum.size() : config_.workers); ++i) {
+        const float changed = operated.row.empty() ? 0 : operated.row[i];
+        if (row[i] != kInitial - sum[i] + changed) Error("drained: value " + std::to_string(row[i]), 0, key);
       }
     } else if (config_.workers == 1) {
       Compare("drained", key, row.data(), config_.tolerance);
     }
   }
-}
-
-uint64_t World::Issued(size_t w, const TableKey& key) {
-  const auto it = issued_.find(key);
-  return it == issued_.end() ? 0 : it->second[w];
 }
 
 void World::CheckRead(size_t w, TestStep* step) {
@@ -146,9 +159,10 @@ void World::Compare(const char* what, const TableKey& key, const float* value, f
 
 TestStep::Begin World::Now(const TableKey& key) {
   TestStep::Begin now;
-  now.server = ServerClock(key);
+  now.server = ServerAge(key);
   now.row = ServerRow(key);
   now.restarts = restarts_;
+  now.changes = changes_;
   for (uint32_t v = 0; v < config_.workers; ++v) now.issued.push_back(Issued(v, key));
   return now;
 }
@@ -160,6 +174,7 @@ void World::NoteBegin(TestStep* step) {
 }
 
 void World::BeginTraining(size_t w, TestStep* step) {
+  for (auto& [where, p] : step->parts()) read_[{w, p.table}] += p.keys.size();
   const Bound& pull = config_.cache.pull_bound;
   const bool notified = config_.cache.checks != Checks::kAsked;
   if (!notified || pull.most == 0 || pull == kUnbounded) return;
@@ -173,6 +188,7 @@ void World::BeginTraining(size_t w, TestStep* step) {
   for (const TableOfWorker& table : tables) {
     std::map<Key, TestStep::Begin>& rows = before_[table];
     rows.clear();
+    before_changes_[table] = changes_;
     for (auto& [key, issued] : issued_) {
       if (key.first == table.second) rows.emplace(key.second, Now(key));
     }
@@ -185,6 +201,7 @@ TestStep::Begin World::Before(const TableOfWorker& table, Key key) {
   if (known != rows.end()) return known->second;
   TestStep::Begin none;
   none.server = 0;
+  none.changes = before_changes_[table];
   none.row.resize(SchemaOf(table.second)->row_floats());
   none.issued.resize(config_.workers);
   SchemaOf(table.second)->InitRow(key, none.row.data());
@@ -205,6 +222,7 @@ void World::CheckValue(size_t w, const TableKey& key, const float* value, const 
   if (!keeps() && lossy_) return;
   TableCache* cache = client(w).cache(key.first);
   if (cache->schema()->dim() <= config_.workers) return;
+  const bool settled = Settled(key, begin == nullptr ? step.changes : begin->changes);
   const std::vector<float> row_now = ServerRow(key);
   int64_t contained = 0;
   int64_t unseen = 0;
@@ -212,8 +230,9 @@ void World::CheckValue(size_t w, const TableKey& key, const float* value, const 
   for (uint32_t v = 0; v < config_.workers; ++v) {
     const auto count = static_cast<int64_t>(kInitial - value[v]);
     contained += count;
-    const auto issued = static_cast<int64_t>(Issued(v, key));
-    const int64_t before = begin == nullptr ? issued : static_cast<int64_t>(begin->issued[v]);
+    if (!settled) continue;
+    const int64_t issued = Issued(v, key);
+    const int64_t before = begin == nullptr ? issued : begin->issued[v];
     const int64_t least = copied ? before : issued;
     if (v == w && (count > issued || count < least)) {
       Error("I4: sees " + std::to_string(count) + " of its own " + std::to_string(issued) + " ticks", w, key);
@@ -234,7 +253,7 @@ void World::CheckValue(size_t w, const TableKey& key, const float* value, const 
     if (row.found && !row.invalid && !std::equal(x.begin(), x.end(), value)) {
       Error("the device's row is another one", w, key);
     }
-    if (row.found && !row.invalid && row.base + row.ticks != contained) {
+    if (row.found && !row.invalid && AgeOf(row.base) + row.ticks != contained) {
       Error("base " + std::to_string(row.base) + " + " + std::to_string(row.ticks) +
                 ", but the row contains " + std::to_string(contained) + " ticks",
             w, key);
@@ -242,19 +261,20 @@ void World::CheckValue(size_t w, const TableKey& key, const float* value, const 
   }
   const uint32_t line = cache->lines().Find(key.second);
   if (line != kNoRow && cache->lines().data(line) == value && !cache->marks().invalid(line)) {
-    if (cache->lines().base(line) + cache->lines().pending(line) != contained) {
+    if (AgeOf(cache->lines().base(line)) + cache->lines().pending(line) != contained) {
       Error("base " + std::to_string(cache->lines().base(line)) + " + pending " +
                 std::to_string(cache->lines().pending(line)) + ", but the row contains " +
                 std::to_string(contained) + " ticks",
             w, key);
     }
   }
+  if (!settled) return;
   // The store checked with the bound of its clock at some time since then; bounds grow with clocks.
-  const Clock newest = std::max(ServerClock(key), begin == nullptr ? 0 : begin->server);
+  const Clock newest = std::max(ServerAge(key), begin == nullptr ? 0 : begin->server);
   const int64_t pull = config_.cache.pull_bound.Of(newest);
   const Bound push = config_.cache.push_bound;
   // A read was checked after it began; a failover may have set the store back since.
-  const int64_t server = begin == nullptr ? ServerClock(key) : std::min(begin->server, ServerClock(key));
+  const int64_t server = begin == nullptr ? ServerAge(key) : std::min(begin->server, ServerAge(key));
   // Notified checks count from the lookup before: a restart may have removed ticks that the store had then
   // until they were sent again, and the copy may have been checked in between.
   const bool notified = config_.cache.checks != Checks::kAsked;
@@ -280,14 +300,22 @@ void World::CheckLockStep(size_t w, TestStep* step, bool exact) {
   const bool bounded = pull != kUnbounded && push != kUnbounded && !lossy_ && !blocked_;
   // A read that began early lacks the ticks of a step more, and so does one that is notified.
   const int64_t most = exact ? 0 : pull.most + (config_.workers - 1) * (push.most + 3);
+  NoteDiscards();
+  // Its copies may be of the lookups before: of the one that is notified, and the one that began early.
+  std::deque<uint64_t>& reads = reads_at_[w];
+  const bool training = step->token != 0;
+  const uint64_t known = !training ? changes_ : reads.size() < 3 ? 0 : reads.front();
+  if (training) reads.push_back(changes_);
+  if (reads.size() > 3) reads.pop_front();
   if (!keeps() && lossy_) return;
   for (auto& [where, p] : step->parts()) {
     for (size_t u = 0; u < p.keys.size(); ++u) {
       const TableKey key{p.table, p.keys[u]};
+      if (!Settled(key, known)) continue;
       int64_t unseen = 0;
       for (uint32_t v = 0; v < config_.workers; ++v) {
         const auto count = static_cast<int64_t>(kInitial - p.values[u][v]);
-        const auto issued = static_cast<int64_t>(Issued(v, key));
+        const int64_t issued = Issued(v, key);
         if (count < 0 || count > issued || (v == w && count != issued)) {
           Error("sees " + std::to_string(count) + " ticks of " + std::to_string(v) + ", who made " +
                     std::to_string(issued),
@@ -312,8 +340,11 @@ void World::CheckWrite(size_t w, TestStep* step, const std::map<TableKey, Clock>
       // The base may have fallen meanwhile, with the store's clock; or the row was fetched for this write and
       // has left: then its base was the store's.
       const Clock left = WorkerClock(w, key) == 0 ? ServerClock(key) + static_cast<Clock>(unapplied) : 0;
-      const Clock clock = std::max({WorkerClock(w, key), before.at(key) + 1, left});
-      const int64_t bound = held_back_[key][w] = config_.cache.sync().most_unapplied(clock);
+      int64_t bound = 0;  // an operator may have replaced an older row by a younger one
+      for (const Clock clock : {WorkerClock(w, key), before.at(key) + 1, left}) {
+        bound = std::max(bound, config_.cache.sync().most_unapplied(clock));
+      }
+      held_back_[key][w] = bound;
       if (unapplied <= static_cast<uint64_t>(bound)) continue;
       Error("I1: " + std::to_string(unapplied) + " ticks unapplied after a write", w, key);
     }

@@ -22,6 +22,9 @@ std::string WorldConfig::ToString() const {
          (client.durability != Durability::kApplied ? ", keeps frames" : "") +
          (is_default ? ", the default" : "") + (age > 0 ? ", aged rows" : "") +
          (faults.delay > 0 ? ", faults" : "") + (failovers ? ", failovers" : "") +
+         (operators == Operators::kRows     ? ", rows that operators change"
+          : operators == Operators::kTables ? ", tables that operators change"
+                                            : "") +
          (cache.layer != 0 ? ", one budget, which moves" : "") + (early ? ", early lookups" : "") +
          (stream == StreamMode::kNone      ? ""
           : stream == StreamMode::kPlanned ? ", planned"

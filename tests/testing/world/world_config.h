@@ -18,6 +18,11 @@ constexpr float kInitial = 2;  // initial value in a counting table
 //   kOnDemand  the same, and each worker knows the lookups of all (shard_on_demand)
 enum class StreamMode : uint8_t { kNone, kPlanned, kOnDemand };
 
+// What changes rows of the store besides pushes (operator.h).
+//   kRows    rows are removed, assigned, swept
+//   kTables  tables are cleared, dropped and made again, loaded
+enum class Operators : uint8_t { kNone, kRows, kTables };
+
 struct WorldConfig {
   uint64_t seed = 1;
   uint32_t workers = 1;
@@ -27,13 +32,14 @@ struct WorldConfig {
   uint32_t tables = 1;
   std::string optimizer = "sgd";
   uint32_t dim = 0;                   // 0: workers + 1
-  std::optional<TableLimits> limits;  // the oracle does not know removals: Abandon such a world
+  std::optional<TableLimits> limits;  // sweeps remove rows only in Operator::Sweep, or the test says so
   float tolerance = 1e-5f;            // of values, with an optimizer other than sgd
   float read_tolerance = 0;           // of values that a read returns, if larger
   CacheConfig cache;
   ClientConfig client;
   Faults faults;
-  bool failovers = false;   // schedules restart partitions, also from older states
+  bool failovers = false;  // schedules restart partitions, also from older states
+  Operators operators = Operators::kNone;
   bool is_default = false;  // the cache is that of het_tf.Cache()
   uint32_t age = 0;         // limit on initial ticks of the store's rows
   bool early = false;       // schedules begin some lookups early

@@ -19,6 +19,7 @@ WorldConfig Bounded(int64_t bound, size_t capacity) {
 void WorldTest::Make(const WorldConfig& config) {
   if (world_ != nullptr) Check();
   world_ = std::make_unique<World>(config);
+  operator_ = std::make_unique<Operator>(world_.get());
 }
 
 void WorldTest::TearDown() {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "tests/testing/world/operator.h"
 #include "tests/testing/world/world.h"
 
 namespace het::testing {
@@ -15,12 +16,11 @@ WorldConfig Bounded(int64_t bound, size_t capacity = 1000);
 class WorldTest : public ::testing::Test {
  protected:
   void Make(const WorldConfig& config);
-  // The test changed the store without the oracle: ends the checks of this world.
-  void Abandon() { world_.reset(); }
   void TearDown() override;
-  void Check();
+  virtual void Check();
 
   World& world() { return *world_; }
+  Operator& operators() { return *operator_; }
   FaultyTransport& net(size_t w = 0) { return world_->transport(w); }
   TableCache* cache(size_t w = 0) { return world_->client(w).cache(world_->schema(0)->id()); }
   const Session& session(size_t w = 0) { return world_->client(w).session(0); }
@@ -36,6 +36,7 @@ class WorldTest : public ::testing::Test {
 
  private:
   std::unique_ptr<World> world_;
+  std::unique_ptr<Operator> operator_;
 };
 
 }  // namespace het::testing
