@@ -96,7 +96,6 @@ TEST_F(Notified, NobodyWantsTheAnswerAboutATableThatIsRemoved) {
   EXPECT_TRUE(question->wanted());
   world().client(0).RemoveTable(world().schema(0)->id());
   EXPECT_FALSE(question->wanted());
-  Abandon();
 }
 
 // The first copy is evicted, then a late answer brings the row back: the client must not unsubscribe.
