@@ -103,18 +103,6 @@ TEST_F(TableCacheTest, ALineThatCameAnewIsNotPlanned) {
   EXPECT_EQ(Find(2), kNoRow);
 }
 
-TEST_F(TableCacheTest, TransientLinesLeaveAsSoonAsTheyAreNotHeld) {
-  Make(Capacity(100));
-  const uint32_t line = Insert(1, true);
-  cache_->marks().Hold(line, cache_->numbers().Until(1));
-  cache_->DropTransient();
-  EXPECT_EQ(Find(1), line);
-  EXPECT_EQ(cache_->marks().resident(), 0u);
-  cache_->numbers().End(1);
-  cache_->DropTransient();
-  EXPECT_EQ(Find(1), kNoRow);
-}
-
 // A transient line is dropped (not evicted), its number goes to another transient line, which is held: the
 // one line must not count twice, or a cache with room evicts.
 TEST_F(TableCacheTest, ADroppedTransientLineIsForgotten) {

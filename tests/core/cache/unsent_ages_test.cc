@@ -83,22 +83,6 @@ TEST_F(UnsentAgesTest, ARowThatWasSentBeginsAnew) {
   EXPECT_THAT(Due(114), ElementsAre(2, 1));
 }
 
-// Defect: a row that leaves the cache and comes back is as young as its return.
-TEST_F(UnsentAgesTest, ARowKeepsItsAgeInTheQueueAndBack) {
-  Make(/*capacity=*/1);
-  Tick(1, 100);
-  cache_->MakeRoom(1);
-  ASSERT_NE(cache_->unsent().queue().Find(1), nullptr);
-  EXPECT_FALSE(ages().Due(109).queued);
-  EXPECT_TRUE(ages().Due(110).queued);
-  Tick(1, 105);
-  EXPECT_FALSE(ages().Due(110).queued);
-  EXPECT_THAT(Due(110), ElementsAre(1));
-  cache_->MakeRoom(1);
-  cache_->unsent().DropQueued([](Key) { return true; });
-  EXPECT_FALSE(ages().Due(200).queued);
-}
-
 // Defect: a row whose remainder waits is sent again and again without a tick.
 TEST_F(UnsentAgesTest, ARemainderHasNoAge) {
   Make(100, RowFormat::kInt4);

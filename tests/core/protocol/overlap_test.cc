@@ -22,25 +22,6 @@ TEST_F(Overlap, TenThousandLookupsNeverDifferentiated) {
   EXPECT_LE(cache()->lines().size(), 100u);
 }
 
-TEST_F(Overlap, ValidationBetweenReadAndWrite) {
-  Make(Bounded(kUnbounded, 4));
-  Train(0, {1, 2, 3, 4});
-  auto step = Read(0, {1, 2});
-  const Counters before = cache()->counters();
-  // Own unsent updates are seen; no row is admitted, evicted or counted as used.
-  auto validation = Read(0, {1, 2, 3, 50, 51, 52}, false);
-  EXPECT_EQ(validation->Value(At(1).first, 1)[0], kInitial - 1);
-  EXPECT_EQ(validation->Value(At(50).first, 50)[0], kInitial);
-  EXPECT_EQ(cache()->counters().inserts, before.inserts);
-  EXPECT_EQ(cache()->counters().evictions, before.evictions);
-  EXPECT_EQ(cache()->counters().transient_rows, before.transient_rows);
-  EXPECT_EQ(cache()->counters().reads, before.reads);
-  EXPECT_EQ(cache()->lines().size(), 4u);
-  EXPECT_EQ(HeldLines(*cache()), 2u);
-  Write(0, step.get());
-  Drained();
-}
-
 TEST_F(Overlap, ValidationDoesNotTouchThePolicy) {
   Make(Bounded(kUnbounded, 3));
   for (Key key : {1, 2, 3}) Train(0, {key});
@@ -61,6 +42,21 @@ TEST_F(Overlap, AReadMayBeAbandoned) {
   op.reset();
   world().transport(0).HoldReplies(0, false);
   Train(0, {3});
+  Drained();
+}
+
+// A partition that restarts has other bases. Defect: the same question goes out when the thread looks again.
+TEST_F(Overlap, AReadIsAskedAgainAtOnce) {
+  Make(Bounded(0));
+  Train(0, {1});
+  world().Restart(0, world().Snapshot(0), /*close=*/false);
+  auto step = world().NewStep({{1}});
+  const auto op = world().BeginRead(0, step.get(), true);
+  world().client(0).Progress(0);
+  EXPECT_FALSE(op->done());
+  EXPECT_FALSE(session().waits()) << "it is on its way again";
+  while (!op->done()) world().client(0).Progress(0.05);
+  ASSERT_TRUE(world().FinishRead(0, op.get(), step.get()).ok());
   Drained();
 }
 
