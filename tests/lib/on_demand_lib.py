@@ -1,9 +1,9 @@
 """What two ranks do with `shard_on_demand` at staleness 0, with a numpy twin beside them.
 
-What is not of the stream is refused, or right. Defects: a look within a pass reads rows without what another
-rank holds back, and leaves them for later steps; one rank refuses a step and the other one waits for it; a
-restore leaves copies of rows from before it. Both ranks run the same calls. Every error that is expected here
-must be raised on both: a rank that goes on alone waits for the other one, and the job ends at its time limit.
+What is not of the stream is refused (OnDemandPass in on_demand_pass_test.cc), or right. Defects: one rank
+refuses a step and the other one waits for it; a restore leaves copies of rows from before it. Both ranks run
+the same calls. Every error that is expected here must be raised on both: a rank that goes on alone waits for
+the other one, and the job ends at its time limit.
 """
 
 from typing import Any
@@ -63,42 +63,11 @@ class Job:
         self.at = 0
         return iter(self.batches)
 
-    def reads(self) -> dict[str, Any]:
-        """Reads that are not of the stream."""
-        everything = np.arange(KEYS)
-        return {
-            "the layer, for evaluation": lambda: self.layer(everything, training=False).numpy(),
-            "the table": lambda: het_tf.Table(self.name).lookup(everything),
-        }
-
     def expect_rows(self) -> None:
-        for what, read in self.reads().items():
-            np.testing.assert_array_equal(read(), self.expected, what)
-
-    def expect_refusals(self) -> None:
-        others = {
-            "an assignment": lambda: het_tf.Table(self.name).assign([1], np.ones([1, DIM])),
-            "a removal": lambda: het_tf.Table(self.name).remove([1]),
-        }
-        for call in (self.reads() | others).values():
-            with refused(LATE, REMEDY):
-                call()
-
-
-def a_look_within_a_pass() -> None:
-    """It is refused, and changes nothing; after the pass it is served."""
-    job = Job("look")
-    job.expect_rows()
-    iterator = job.new_pass()
-    for _ in range(STEPS // 3):
-        job.train(iterator, 3)
-        if job.at < STEPS:
-            job.expect_refusals()
-            het_tf.flush()  # of one rank
-            job.expect_refusals()
-            assert het_tf.Table(job.name).lookup([1], stored=True).shape == (1, DIM)
-    job.expect_rows()  # who has had the last batch needs no more to know it
-    assert next(iterator, None) is None
+        """Reads that are not of the stream: by the layer, for evaluation, and of the table."""
+        everything = np.arange(KEYS)
+        np.testing.assert_array_equal(self.layer(everything, training=False), self.expected)
+        np.testing.assert_array_equal(het_tf.Table(self.name).lookup(everything), self.expected)
 
 
 def a_checkpoint_within_a_pass() -> None:
@@ -161,10 +130,7 @@ def iterators_of_another_process() -> None:
 
 def beside_a_stream() -> None:
     """Plays all cases."""
-    for case in (
-        a_look_within_a_pass, a_checkpoint_within_a_pass, a_file_of_one_rank_within_a_pass,
-        iterators_of_another_process,
-    ):  # fmt: skip
+    for case in (a_checkpoint_within_a_pass, a_file_of_one_rank_within_a_pass, iterators_of_another_process):
         het_tf.init(namespace=case.__name__, gradient_scale="sum")
         case()
         het_tf.flush(all_ranks=True)

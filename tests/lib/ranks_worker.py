@@ -38,18 +38,16 @@ from het_tf.workers import broadcast, distribute, rank, reduce_gradients, size
 class TwoOptimizers(keras.Model):
     """Has no weights before its first batch, and a train_step with an optimizer beside the compiled one."""
 
-    def __init__(self, name, second=True):
+    def __init__(self, name):
         super().__init__()
         self.rows = het_tf.keras.Embedding(4, combiner="mean", name=name, cache=het_tf.Cache(staleness=3))
         self.out = keras.layers.Dense(1)
-        self.second = keras.optimizers.SGD(0.1) if second else None
+        self.second = keras.optimizers.SGD(0.1)
 
     def call(self, inputs):
         return self.out(keras.ops.concatenate([self.rows(inputs[0]), inputs[1]], axis=1))
 
     def train_step(self, data):
-        if self.second is None:
-            return super().train_step(data)
         (ids, x), y = data
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean((self([ids, x]) - y) ** 2)
@@ -79,8 +77,6 @@ def ways(more=False):
     if more:
         scaled = opt.LossScaleOptimizer(opt.Adam(0.01), initial_scale=2.0**10)
         found = {
-            "eager": (functional, dict(optimizer="adagrad", run_eagerly=True)),
-            "subclassed": (partial(TwoOptimizers, second=False), dict(optimizer="adam")),
             "ema": (functional, dict(optimizer=opt.SGD(0.1, use_ema=True, ema_overwrite_frequency=3))),
             "many": (functional, dict(optimizer="rmsprop", steps_per_execution=4)),
             "scaled": (functional, dict(optimizer=scaled)),
@@ -377,23 +373,6 @@ def fail():
             call(model=made)
     assert checkpoint.checkpoints(place) == [path]
     equal(state(made), expected, "in the end")
-    callback(made)
-
-
-def callback(made):
-    """The callback saves on all ranks."""
-    place = ranks.place() / "callback"
-    rng = np.random.default_rng(rank())
-    ids, x, y = rng.integers(0, 50, (32, 2)), rng.random((32, 3), np.float32), rng.random((32, 1), np.float32)
-    begin = int(made.optimizer.iterations)
-    saver = het_tf.callbacks.Checkpoint(place, keep=2)
-    made.fit([ids, x], y, batch_size=8, epochs=4, verbose=0, callbacks=[saver])
-    found = [int(one.name.removeprefix("ckpt-")) for one in checkpoint.checkpoints(place)]
-    assert found == [begin + 12, begin + 16], found
-    expected = state(made)
-    made.fit([ids, x], y, batch_size=8, verbose=0)
-    checkpoint.restore(place, made)
-    equal(state(made), expected, "restored")
 
 
 def resumed(dies):

@@ -60,14 +60,11 @@ def test_a_copy_predicts_the_same_and_trains_by_itself():
 
 
 def test_a_sequential_model_of_floats_and_masks():
-    old = keras.Sequential(
-        [keras.layers.Embedding(9, 2, mask_zero=True, name="e"), keras.layers.LSTM(2), keras.layers.Dense(1)]
-    )
+    rest = [keras.layers.LSTM(2), keras.layers.Dense(1)]
+    old = keras.Sequential([keras.layers.Embedding(9, 2, mask_zero=True, name="e"), *rest])
     ids = np.array([[3, 5, 0, 0], [1, 0, 2, 0], [8, 7, 6, 5]])
     old(ids)
-    with pytest.raises(
-        ValueError, match=r"e: mask_zero is True and row 0 is not zeros.*set the row to zeros"
-    ):
+    with pytest.raises(ValueError, match=r"e: mask_zero is True and row 0 is not zeros.*set the row to ze"):
         convert(old)
     rows = old.layers[0].get_weights()[0]
     old.layers[0].set_weights([np.where(np.arange(9)[:, None] == 0, 0, rows)])
@@ -83,8 +80,8 @@ def test_ids_that_are_computed_as_floats():
     equal(old, convert(old), np.array([[0.0, 1.0, 4.0]], "float32"))
 
 
-class Scaled(keras.layers.Embedding):
-    pass
+Scaled = type("Scaled", (keras.layers.Embedding,), {})
+Subclass = type("Subclass", (keras.Model,), {})
 
 
 class Tied(keras.layers.Layer):
@@ -94,10 +91,6 @@ class Tied(keras.layers.Layer):
 
     def call(self, x):
         return keras.ops.matmul(x, keras.ops.transpose(self.embedding.embeddings))
-
-
-class Subclass(keras.Model):
-    pass
 
 
 def around(layer, then=lambda x: x, shape=(3,)):
@@ -130,19 +123,14 @@ REFUSED = {
     "constraint": (lambda: around(embedding(embeddings_constraint="max_norm")), "e: embeddings_constraint"),
     "activity": (lambda: around(embedding(activity_regularizer="l2")), "e: activity_regularizer is set"),
     "not finite": (not_finite, "e: its rows hold NaN or Inf"),
-    "inside": (
-        lambda: around(keras.layers.TimeDistributed(embedding(), name="t"), shape=(3, 4)),
-        "t: it holds an Embedding, which a copy cannot replace",
-    ),
+    "inside": (lambda: around(keras.layers.TimeDistributed(embedding(), name="t"), shape=(3, 4)),
+               "t: it holds an Embedding, which a copy cannot replace"),
     "tied layer": (lambda: tied(Tied), r"e: \['tied'\] read its rows, too"),
-    "tied function": (
-        lambda: tied(lambda e: keras.layers.Lambda(lambda x: x * e.embeddings[0], name="by")),
-        r"e: \['by'\] read its rows, too",
-    ),
-    "one name": (
-        lambda: keras.Model(x := keras.Input((3,), dtype="int32"), [embedding()(x), around(embedding())(x)]),
-        "e: another layer has its name",
-    ),
+    "tied function": (lambda: tied(lambda e: keras.layers.Lambda(lambda x: x * e.embeddings[0], name="by")),
+                      r"e: \['by'\] read its rows, too"),
+    "one name": (lambda: keras.Model(x := keras.Input((3,), dtype="int32"),
+                                     [embedding()(x), around(embedding())(x)]),
+                 "e: another layer has its name"),
 }  # fmt: skip
 
 

@@ -23,14 +23,11 @@ def bag(mode="mean", **arguments):
     return ours.EmbeddingBag(DIM, mode, name="t", optimizer=het_tf.optimizers.SGD(0.1), **arguments)
 
 
-class Reference:
+def reference_of(mode="mean", **arguments):
     """torch.nn.EmbeddingBag with the rows of the table."""
-
-    def __new__(cls, mode="mean", **arguments):
-        made = torch.nn.EmbeddingBag(IDS, DIM, mode=mode, **arguments)
-        with torch.no_grad():
-            made.weight.copy_(torch.from_numpy(rows()))
-        return made
+    return torch.nn.EmbeddingBag.from_pretrained(
+        torch.from_numpy(rows()), freeze=False, mode=mode, **arguments
+    )
 
 
 def train(module):
@@ -47,7 +44,7 @@ def train(module):
 @pytest.mark.parametrize("mode", ["mean", "sum"])
 @pytest.mark.parametrize("padding", [None, 3])
 def test_bags(mode, padding):
-    module, reference = bag(mode, padding_id=padding), Reference(mode, padding_idx=padding)
+    module, reference = bag(mode, padding_id=padding), reference_of(mode, padding_idx=padding)
     flat, offsets = torch.tensor([1, 3, 5, 7, 3, 3]), torch.tensor([0, 2, 2, 5])
     square = torch.tensor([[1, 3], [3, 3], [7, 8]])
     weights = {"per_sample_weights": torch.tensor([0.5, 2.0, -1.0, 0.0, 1.0, 1.0])} if mode == "sum" else {}
@@ -99,7 +96,7 @@ def test_layers_of_keras_in_a_loop_of_torch():
 
 def test_a_closure_takes_the_gradients_of_its_step():
     """The table learned of the step before, and the parameter that stands for it was moved."""
-    module, reference = bag(), Reference()
+    module, reference = bag(), reference_of()
     for one in (module, reference):
         optimizer = torch.optim.SGD(one.parameters(), 0.1)
         for given in ((), (), ("named",)):
@@ -117,7 +114,7 @@ def test_a_closure_takes_the_gradients_of_its_step():
 
 def test_a_compiled_loop():
     """What runs by addresses was compiled, too: it dropped tensors that the engine still read."""
-    module, reference = bag(), Reference()
+    module, reference = bag(), reference_of()
     for one in (module, reference):
         torch.manual_seed(0)
         head = torch.nn.Linear(DIM, 1)

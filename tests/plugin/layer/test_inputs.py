@@ -142,11 +142,6 @@ def test_empty_batches(kind, combiner):
     assert het_tf.Table("t").size == 0
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
-def test_integers_of_every_width(dtype):
-    np.testing.assert_array_equal(embedding()(tf.constant([1, 100], dtype)), [row(1), row(100)])
-
-
 @pytest.mark.parametrize("kind", ["dense", "ragged", "sparse"])
 def test_strings_are_hashed_to_64_bits(kind):
     ids = tf.constant([["red", "green"], ["red", "äöü"]])

@@ -23,11 +23,8 @@ def collection(**more):
     """Three features, two tables, two dims."""
     item = het_tf.TableConfig("item", 4, optimizer=SGD(0.1))
     user = het_tf.TableConfig("user", 3, optimizer="adagrad", initializer="zeros")
-    features = {
-        "item": het_tf.FeatureConfig(item),
-        "history": het_tf.FeatureConfig(item, combiner="mean", padding_id=-1),
-        "user": het_tf.FeatureConfig(user),
-    }
+    history = het_tf.FeatureConfig(item, combiner="mean", padding_id=-1)
+    features = {"item": het_tf.FeatureConfig(item), "history": history, "user": het_tf.FeatureConfig(user)}
     return het_tf.keras.EmbeddingCollection(features, **more)
 
 
@@ -42,11 +39,8 @@ def batch(n=32, seed=0):
 
 
 def inputs():
-    return {
-        "item": keras.Input((), dtype="int64", name="item"),
-        "history": keras.Input((5,), dtype="int64", name="history"),
-        "user": keras.Input((2,), dtype="int64", name="user"),
-    }
+    shapes = {"item": (), "history": (5,), "user": (2,)}
+    return {name: keras.Input(shape, dtype="int64", name=name) for name, shape in shapes.items()}
 
 
 def functional():

@@ -35,13 +35,6 @@ def step(age):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_steps_shrink_with_the_age(mode):
-    layer = embedding(**mode)
-    for age in range(20):
-        assert moved(layer, "t", 7) == pytest.approx(step(age), rel=1e-4), age
-
-
-@pytest.mark.parametrize("mode", MODES)
 def test_an_assigned_row_begins_anew(mode):
     """An age without its accumulator would make the next step RATE * sqrt(DECAY)."""
     layer = embedding(**mode)
