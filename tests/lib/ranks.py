@@ -83,13 +83,18 @@ def launch(
     )  # fmt: skip
 
 
+def _parts(function: Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Any]]:
+    return (function.func, function.keywords) if isinstance(function, partial) else (function, {})
+
+
+def _label(function: Callable[..., Any], arguments: dict[str, Any]) -> str:
+    return arguments.get("name", function.__name__)
+
+
 def calls(*functions: Callable[..., Any]) -> str:
     """The functions as a word for the command line of this program."""
-    found = []
-    for one in functions:
-        bare, arguments = (one.func, one.keywords) if isinstance(one, partial) else (one, {})
-        found.append([bare.__module__, bare.__name__, arguments])
-    return json.dumps(found, default=str)
+    found = [_parts(one) for one in functions]
+    return json.dumps([[one.__module__, one.__name__, arguments] for one, arguments in found])
 
 
 class Job:
@@ -135,7 +140,7 @@ class Job:
 def run(place: Path, function: Callable[..., Any], **options: Any) -> list[Any]:
     """Runs one function on ranks; returns what it has returned on each."""
     job = Job(place, function, **options)
-    found = job.values(function.func.__name__ if isinstance(function, partial) else function.__name__)
+    found = job.values(_label(*_parts(function)))
     assert job.end() == 0, job.out[-6000:]
     return found
 
@@ -200,7 +205,7 @@ def main() -> None:
     gc.freeze()  # clear_session looks at all that is left, after each function
     for function, arguments in functions:
         value = function(**arguments)
-        path = place() / f"{arguments.get('name', function.__name__)}.{rank}"
+        path = place() / f"{_label(function, arguments)}.{rank}"
         path.write_bytes(pickle.dumps(value))
         path.rename(f"{path}.value")
         if het_tf.workers.size() > 1:

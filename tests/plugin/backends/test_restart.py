@@ -32,33 +32,39 @@ def skip_elsewhere(name):
         pytest.skip("Keras has this layer on TensorFlow alone")
 
 
-def save(way, model, folder):
-    if way == "restore":
-        het_tf.checkpoint.save(folder, model)
-    elif way == "keras":
-        model.save(folder / "m.keras")
-    elif way == "h5":
-        model.save_weights(folder / "m.weights.h5")
-    else:
-        import tensorflow as tf
+def point(model):
+    import tensorflow as tf
 
-        tf.train.Checkpoint(model=model).write(str(folder / "m"))
+    return tf.train.Checkpoint(model=model)
+
+
+# Way -> how a model is saved in a folder, and what loads a built one.
+WAYS = {
+    "restore": (
+        lambda model, folder: het_tf.checkpoint.save(folder, model),
+        lambda model, folder: het_tf.checkpoint.restore(folder, model),
+    ),
+    "keras": (lambda model, folder: model.save(folder / "m.keras"), None),
+    "h5": (
+        lambda model, folder: model.save_weights(folder / "m.weights.h5"),
+        lambda model, folder: model.load_weights(folder / "m.weights.h5"),
+    ),
+    "tf": (
+        lambda model, folder: point(model).write(str(folder / "m")),
+        lambda model, folder: point(model).read(str(folder / "m")),
+    ),
+}
+if BACKEND != "tensorflow":
+    del WAYS["tf"]
 
 
 def load(way, name, folder):
     """A model of another process, with what `way` brings of the saved one."""
     fresh = restarted(name)
-    if way == "restore":
-        het_tf.checkpoint.restore(folder, fresh)
-    elif way == "keras":
+    if way == "keras":
         het_tf.reset()
-        fresh = keras.saving.load_model(folder / "m.keras")
-    elif way == "h5":
-        fresh.load_weights(folder / "m.weights.h5")
-    else:
-        import tensorflow as tf
-
-        tf.train.Checkpoint(model=fresh).read(str(folder / "m"))
+        return keras.saving.load_model(folder / "m.keras")
+    WAYS[way][1](fresh, folder)
     return fresh
 
 
@@ -73,17 +79,16 @@ def test_predictions_are_those_of_the_process_that_saved(name, tmp_path):
     """Where a way cannot carry what a layer keeps, a warning names the layer."""
     skip_elsewhere(name)
     model, x, layer, expected = trained(name)
-    ways = ("restore", "keras", "h5", *["tf"] * (BACKEND == "tensorflow"))
     named = rf"'{layer.name}' \({type(layer).__name__}\)"
 
     def told(way):
         lacks = name in LACKING.get(way, ())
         return pytest.warns(het_tf.HetWarning, match=named) if lacks else contextlib.nullcontext()
 
-    for way in ways:
+    for way, (save, _) in WAYS.items():
         with told(way):
-            save(way, model, tmp_path)
-    for way in ways:
+            save(model, tmp_path)
+    for way in WAYS:
         with told(way):
             fresh = load(way, name, tmp_path)
         if name not in LACKING.get(way, ()):
@@ -94,16 +99,13 @@ def test_the_best_epoch_comes_back_whole():
     model, x, layer = build("own", True)
     found = []
 
-    class Epochs(keras.callbacks.Callback):
-        def on_epoch_end(self, epoch, logs=None):
-            logs["score"] = -epoch
-            found.append(predict(model, x))
-            layer.learn(layers_lib.NUMBERS + epoch + 1)
+    def learn(epoch, logs):
+        found.append(predict(model, x))
+        layer.learn(layers_lib.NUMBERS + epoch + 1)
 
     best = het_tf.callbacks.RestoreBest("score", "max")
-    Epochs.on_epoch_end, later = (lambda self, epoch, logs: logs.update(score=-epoch)), Epochs.on_epoch_end
-    first, last = Epochs(), Epochs()
-    last.on_epoch_end = lambda epoch, logs: later(last, epoch, logs)
+    falls = lambda epoch, logs: logs.update(score=-epoch)  # noqa: E731
+    first, last = (keras.callbacks.LambdaCallback(on_epoch_end=one) for one in (falls, learn))
     model.fit(x, LABELS, epochs=3, verbose=0, callbacks=[first, best, last])
     np.testing.assert_allclose(predict(model, x), found[0], rtol=1e-6, atol=1e-6)
 
