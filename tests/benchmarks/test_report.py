@@ -79,7 +79,6 @@ def test_goals() -> None:
 @pytest.mark.parametrize("program", sorted(report.HERE.glob("*/run.py")), ids=lambda path: path.parent.name)
 def test_programs_say_how_they_are_called(program: Path) -> None:
     """Would see an import of a module that has moved."""
-    done = subprocess.run(
-        [sys.executable, str(program), "--help"], capture_output=True, text=True, timeout=300
-    )
+    command = [sys.executable, str(program), "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and "--out" in done.stdout, done.stderr

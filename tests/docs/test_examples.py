@@ -348,16 +348,6 @@ def test_save_go_on_and_export(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_wide_deep_on_a_criteo_file(tmp_path: Path) -> None:
-    path = tmp_path / "train.txt"
-    path.write_text("".join(criteo_lines(2000)))
-    arguments = ["--batch-size", 32, "--epochs", 5, "--hidden", "16", "--learning-rate", 0.2]
-    assert figure(succeed("wide_deep", "--data", f"criteo:{path}", *arguments), "test AUC") > 0.95
-    path.write_text("".join([*criteo_lines(50), "1\t2\n"]))
-    assert "Row #51: Expected 40 columns, got 2" in fails("wide_deep", "--data", f"criteo:{path}")
-
-
-@pytest.mark.long
 def test_seeds_repeat() -> None:
     words = ("deepfm", "--epochs", 1, "--batch-size", 512, "--seed", 1)
     first, again = (figure(succeed(*words), "test AUC") for _ in "ab")

@@ -179,9 +179,8 @@ def test_another_number_of_layers_is_refused_and_names_help(tmp_path, strict):
     another_process()
     model = trained(one)
     before = predictions(model)
-    with pytest.raises(
-        ValueError, match=r"(?s)found by the order of the layers.*table='embedding'|top/kernel"
-    ):
+    differs = r"(?s)found by the order of the layers.*table='embedding'|top/kernel"
+    with pytest.raises(ValueError, match=differs):
         checkpoint.restore(tmp_path, model, strict=strict)
     np.testing.assert_array_equal(predictions(model), before)
     another_process(2)
@@ -193,38 +192,29 @@ def test_another_number_of_layers_is_refused_and_names_help(tmp_path, strict):
 def test_unnamed_tables_are_not_matched_without_the_model(tmp_path):
     checkpoint.save(tmp_path, trained(plain))
     others = another_process(3)
+    others_there = "layers without a name may be others there: restore with the model"
     for strict in (True, False):
-        with pytest.raises(
-            ValueError, match=r"layers without a name may be others there: restore with the model"
-        ):
+        with pytest.raises(ValueError, match=others_there):
             checkpoint.restore(tmp_path, strict=strict)
     assert [het_tf.Table(one.tables[0].name).size for one in others] == [0, 0, 0]
 
 
-def test_a_restore_of_none_of_the_tables_is_refused(tmp_path):
+def test_tables_that_only_one_side_has_are_refused_or_named(tmp_path):
     checkpoint.save(tmp_path, trained(lambda: plain("a", "b")))
+    wanted = het_tf.Table("a").to_numpy()[1]
     another_process()
     model = trained(lambda: plain("c", "d"))
     before = predictions(model)
-    with pytest.raises(
-        ValueError, match="only the checkpoint has 'a', 'b', only the model has 'c', 'd'; build the"
-    ):
+    none = "only the checkpoint has 'a', 'b', only the model has 'c', 'd'; build the"
+    with pytest.raises(ValueError, match=none):
         checkpoint.restore(tmp_path, model, strict=False)
     np.testing.assert_array_equal(predictions(model), before)
-
-
-def test_a_new_table_is_named_in_a_warning(tmp_path):
-    model = trained(lambda: plain("a", "b"))
-    wanted = het_tf.Table("a").to_numpy()[1]
-    checkpoint.save(tmp_path, model)
     another_process()
     model = trained(lambda: plain("a", "new"), 0)
     with pytest.raises(ValueError, match="give strict=False to restore what both have"):
         checkpoint.restore(tmp_path, model)
-    with pytest.warns(
-        notes.TablesNotSavedWarning,
-        match="(?s)'new' has no rows.*'b' of the checkpoint is not",
-    ):
+    new = "(?s)'new' has no rows.*'b' of the checkpoint is not"
+    with pytest.warns(notes.TablesNotSavedWarning, match=new):
         found = checkpoint.restore(tmp_path, model, strict=False)
     assert (found.only_in_checkpoint, found.only_live) == (("b",), ("new",))
     np.testing.assert_array_equal(het_tf.Table("a").to_numpy()[1], wanted)

@@ -18,14 +18,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def run_doctor(python=sys.executable, tree=ROOT, cwd="/", **environment):
     environment = {**os.environ, "PYTHONPATH": f"{tree}:{ROOT}/tests/lib", **environment}
-    done = subprocess.run(
-        [python, "-m", "het_tf", "doctor"],
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    command = [python, "-m", "het_tf", "doctor"]
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=600)
     assert "Traceback" not in done.stdout + done.stderr
     return done.returncode, done.stdout
 
@@ -88,10 +82,8 @@ def test_a_plugin_of_another_version_and_a_crash(monkeypatch, capsys):
     said = json.loads(capsys.readouterr().out)
     assert not said["works"] and said["text"].endswith("; the Python files are 9.9")
     assert said["remedy"] == versions.build_command()
-    real = subprocess.run
-    monkeypatch.setattr(
-        subprocess, "run", lambda command, **rest: real([command[0], "-c", "import os; os.abort()"], **rest)
-    )
+    real, abort = subprocess.run, ["-c", "import os; os.abort()"]
+    monkeypatch.setattr(subprocess, "run", lambda command, **rest: real([command[0], *abort], **rest))
     found = doctor.look("GPU")
     assert (found.works, found.text) == (False, "the process of the check ended with signal 6")
     assert "doctor.tell(" in found.remedy
@@ -106,10 +98,8 @@ from het_tf.ext.gpu.python import device
 device._gpu, device._load_gpu_ops = lambda: 0, lambda path: None
 doctor.tell("GPU")
 """
-    environment = {"HET_DEVICE_LIBRARY": str(gpu_lib.DEVICE_LIBRARY)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True
-    )
+    environment = {**os.environ, "HET_DEVICE_LIBRARY": str(gpu_lib.DEVICE_LIBRARY)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     said = json.loads(done.stdout.splitlines()[-1])
     assert said["works"] and said["text"].endswith(f" GB free; {gpu_lib.DEVICE_LIBRARY}"), said
 
@@ -138,20 +128,12 @@ def test_missing_server_and_module(tmp_path, monkeypatch, capsys):
         assert not said["works"] and said["remedy"].startswith(remedy)
 
 
-def test_cpu_of_the_build_is_read_from_the_file(tmp_path):
-    plugin = tmp_path / "plugin.so"
-    plugin.write_bytes(b"\x7fELF...x86-64-v3\0...")
-    assert versions.plugin_march(plugin) == "x86-64-v3"
-    plugin.write_bytes(b"\x7fELF...")
-    assert versions.plugin_march(plugin) == ""
-
-
-def test_what_a_cpu_lacks(monkeypatch):
-    real = Path.read_text
-    monkeypatch.setattr(
-        Path,
-        "read_text",
-        lambda self: "flags\t\t: fpu sse4_2\n" if str(self) == "/proc/cpuinfo" else real(self),
-    )
-    assert "avx2" in versions.cpu_lacks("x86-64-v3")
-    assert versions.cpu_lacks("") == []
+def test_what_a_cpu_lacks(tmp_path, monkeypatch):
+    """Of that of the build, which is read from the file."""
+    plugin, real = tmp_path / "plugin.so", Path.read_text
+    for content, march in ((b"\x7fELF...x86-64-v3\0...", "x86-64-v3"), (b"\x7fELF...", "")):
+        plugin.write_bytes(content)
+        assert versions.plugin_march(plugin) == march
+    flags = "flags\t\t: fpu sse4_2\n"
+    monkeypatch.setattr(Path, "read_text", lambda one: flags if str(one) == "/proc/cpuinfo" else real(one))
+    assert "avx2" in versions.cpu_lacks("x86-64-v3") and versions.cpu_lacks("") == []

@@ -79,11 +79,6 @@ def test_more_servers_are_more_frames_and_no_more_rows():
     assert four.frames["reads"] > 2 * one.frames["reads"]
 
 
-def test_a_sample_of_one_step_is_refused():
-    with pytest.raises(ValueError, match=r"300 samples, which are 1 steps of 4 workers x 64; profile more"):
-        replay(zipf(300, 100), SPEC, {"rows": 10}, JOB)
-
-
 def test_an_argument_that_no_cache_has_is_refused():
     with pytest.raises(ValueError, match="'float33'"):
         replay(zipf(4096, 100), SPEC, {"rows": 10, "wire": "float33"}, JOB)

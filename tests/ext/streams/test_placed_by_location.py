@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -40,10 +42,16 @@ def dataset(samples=SAMPLES):
     return tf.data.Dataset.from_tensor_slices((columns, np.arange(samples)))
 
 
-def expected(fields=None):
+@functools.cache
+def of_layer():
+    """What the rule gives to the ids of `layer`."""
+    of = ids()
+    return expected([(0, of["user"][:, None]), (0, of["seen"]), (1, of["item"])])
+
+
+def expected(fields):
     """Numbers of samples [steps, ranks, batch], by the op that runs the rule."""
-    of, owners, slots = ids(), [], tf.zeros([SLOTS], tf.uint32)
-    fields = fields or [(0, of["user"][:, None]), (0, of["seen"]), (1, of["item"])]
+    owners, slots = [], tf.zeros([SLOTS], tf.uint32)
     keys = tf.concat([keys_of(table, ids) for table, ids in fields], 1)
     for number in range(STEPS):
         batch = keys[number * RANKS * BATCH : (number + 1) * RANKS * BATCH]
@@ -66,7 +74,7 @@ def test_ranks_place_samples_by_the_rule(four):
     """Catches keys that tables share, or features of one table do not; a rule that forgets between batches,
     where owners would go by turns; and a field of the name, which would be taken in place of the rule.
     """
-    order = expected()
+    order = of_layer()
     assert (order[-1] != order[0] + (order[-1].min() - order[0].min())).any()
     for me in (0, RANKS - 1):
         four.me = me
@@ -79,7 +87,7 @@ def test_a_pass_changes_no_other_one(four):
     """Catches memory that belongs to the data set or to the process: of a pass that is begun again, of one
     that looked at a batch and was left, or of two that are read in turns.
     """
-    placed, mine = shard(), expected()[:, 0]
+    placed, mine = shard(), of_layer()[:, 0]
     next(iter(placed))
     one, other = iter(placed), iter(placed)
     found = [(next(one)[1], next(other)[1]) for _ in range(STEPS)]
@@ -102,7 +110,7 @@ def test_a_restored_iterator_goes_on_as_it_would_have(four, tmp_path):
         next(it)
     again = iter(shard().with_options(options))
     tf.train.Checkpoint(it=again).read(path)
-    np.testing.assert_array_equal(numbers(again), expected()[5:, 0])
+    np.testing.assert_array_equal(numbers(again), of_layer()[5:, 0])
 
 
 def test_ragged_ids_and_graphs_are_placed_as_others(four):

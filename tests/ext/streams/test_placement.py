@@ -31,7 +31,7 @@ def test_the_rule_is_that_of_the_oracle(name: str) -> None:
     assert found.numpy().tolist() == [hashed(one) for one in values]
     for workers, batch in ((1, 7), (2, 1), (3, 16), (8, 5), (40, 10), (200, 2)):
         placement = Placement("f", workers, batch)
-        for step, expected in enumerate(placed(values, workers, batch)):
+        for step, expected in enumerate(placed(values, workers, batch)[:30]):
             begin = step * placement.samples
             order = placement.order(placement.owners(found[begin : begin + placement.samples]))
             np.testing.assert_array_equal(order + begin, expected, err_msg=f"{workers} of {batch}")

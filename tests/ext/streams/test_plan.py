@@ -14,11 +14,6 @@ from het_tf.python.session import native
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
-at_a_server = [
-    pytest.mark.slow,
-    redis_lib.SERVER,
-]
-
 
 def batches(*columns, size=4):
     return tf.data.Dataset.from_tensor_slices(columns if len(columns) > 1 else columns[0]).batch(size)
@@ -163,30 +158,29 @@ def test_tables_that_are_gone_are_the_lookups_to_tell():
 # --- at a server --------------------------------------------------------------------------------
 
 
-class TestAtAServer:
-    pytestmark = at_a_server
-
-    @pytest.mark.parametrize(("cache_rows", "staleness"), [(7, 0), (7, 5), (150, 5)])
-    def test_one_worker_learns_the_same_to_the_last_bit(self, server, cache_rows, staleness):
-        found = []
-        for with_plan in (False, True):
-            assert server.command("FLUSHALL").startswith(b"+OK")
-            het_tf.reset()
-            het_tf.init(ps=server.address)
-            tf.keras.utils.set_random_seed(3)
-            cache = het_tf.Cache(staleness=het_tf.Bounds(staleness, 0), rows=cache_rows, wire="float32")
-            layer = het_tf.keras.Embedding(4, name="t", cache=cache)
-            inputs = tf.keras.Input((3,), dtype="int64")
-            out = tf.keras.layers.Dense(1)(tf.keras.layers.Flatten()(layer(inputs)))
-            model = tf.keras.Model(inputs, out)
-            model.compile("sgd", "mse")
-            y = np.random.default_rng(1).normal(size=(600, 1)).astype(np.float32)
-            dataset = batches(ids(600, 3, high=400), y, size=20)
-            model.fit(het_tf.lookahead(dataset, layer, 3) if with_plan else dataset, epochs=2, verbose=0)
-            found.append(redis_lib.rows_of("t"))
-            assert planned() == (60 if with_plan else 0)
-        for what in ("ids", "clocks", "rows"):
-            np.testing.assert_array_equal(found[0][what], found[1][what])
+@pytest.mark.slow
+@redis_lib.SERVER
+def test_one_worker_learns_the_same_to_the_last_bit(server):
+    """Other caches and bounds: EnginePlanTest.RowsAreThoseOfStepsWithoutIt."""
+    found = []
+    for with_plan in (False, True):
+        assert server.command("FLUSHALL").startswith(b"+OK")
+        het_tf.reset()
+        het_tf.init(ps=server.address)
+        tf.keras.utils.set_random_seed(3)
+        layer = het_tf.keras.Embedding(
+            4, name="t", cache=het_tf.Cache(staleness=het_tf.Bounds(5, 0), rows=7, wire="float32")
+        )
+        inputs = tf.keras.Input((3,), dtype="int64")
+        model = tf.keras.Model(inputs, tf.keras.layers.Dense(1)(tf.keras.layers.Flatten()(layer(inputs))))
+        model.compile("sgd", "mse")
+        y = np.random.default_rng(1).normal(size=(600, 1)).astype(np.float32)
+        dataset = batches(ids(600, 3, high=400), y, size=20)
+        model.fit(het_tf.lookahead(dataset, layer, 3) if with_plan else dataset, epochs=2, verbose=0)
+        found.append(redis_lib.rows_of("t"))
+        assert planned() == (60 if with_plan else 0)
+    for what in ("ids", "clocks", "rows"):
+        np.testing.assert_array_equal(found[0][what], found[1][what])
 
 
 # --- rows that travel on demand -----------------------------------------------------------------
