@@ -47,8 +47,7 @@ std::string Redacted(const std::string& text) {
   const size_t slashes = shown.find("//");
   const size_t begin = slashes == std::string::npos ? 0 : slashes + 2;  // "redis://" may be forgotten
   const size_t at = shown.rfind('@');
-  if (at == std::string::npos || at < begin) return shown;
-  return shown.substr(0, begin) + "..." + shown.substr(at);
+  return at == std::string::npos || at < begin ? shown : shown.substr(0, begin) + "..." + shown.substr(at);
 }
 
 Status Malformed(const std::string& text, const std::string& why) {
