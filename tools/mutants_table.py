@@ -8,8 +8,8 @@ learns what each reaches; a mutant is tried against those alone. A test that fai
 has killed it.
 
 It works in build/mutants-table, a clone of HEAD with a build of its own: what is not committed is left out.
-Results are appended to one file, of one state of the tests: after a change of tests, `--results` begins another.
-A mutant's identity is its text and place, not its line: the same seed draws the same mutants before and after.
+Results are appended to one file, of one state of the tests: after a change `--results` names another.
+A mutant's identity is its text and place, not its line: the same seed draws the same mutants then.
 """
 
 import argparse
