@@ -52,12 +52,8 @@ def test_communities_are_those_of_the_edges(tmp_path: Path) -> None:
     stars = np.stack([np.arange(500) // 5, np.arange(100, 600)], 1)  # edges lead away from 100 nodes
     near = Graph.from_edges(tmp_path / "d.graph", stars, directed=True).communities()
     assert (near[stars[:, 0]] == near[stars[:, 1]]).mean() > 0.9
+    assert Graph.from_edges(tmp_path / "e.graph", [], nodes=5).communities().tolist() == [0, 1, 2, 3, 4]
     assert (graph.communities(1) != found).any() and (np.bincount(graph.communities(1)) > 0).sum() > 300
-
-
-def test_nodes_without_edges_are_own_communities(tmp_path: Path) -> None:
-    """Catches a sum over no edges."""
-    assert make(tmp_path, np.zeros((0, 2), int), nodes=5).communities().tolist() == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("given", ["", "types", "weights", "types and weights"])

@@ -164,15 +164,11 @@ def test_arrays_hold_no_rows(tmp_path):
     ):
         with pytest.raises(RuntimeError, match=r"table 't' is not an array.*RestoreBest"):
             take()
+    with pytest.warns(notes.TablesNotSavedWarning, match=r"het_tf\.export"):
+        tf.saved_model.save(model, str(tmp_path / "saved"))
     dense = model.layers[-1]
     dense.set_weights([one + 1 for one in dense.get_weights()])
     assert_equal(everything(), before)
-
-
-def test_a_saved_model_says_so_too(tmp_path):
-    model = make_model()
-    with pytest.warns(notes.TablesNotSavedWarning, match=r"het_tf\.export"):
-        tf.saved_model.save(model, str(tmp_path))
 
 
 def test_of_several_workers_rank_0_restores(monkeypatch, tmp_path):

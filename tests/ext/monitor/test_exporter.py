@@ -146,13 +146,19 @@ def _sampled(url: str) -> str:
 
 
 def test_reports_begin_and_end_with_the_job(server):
-    """A rank that has ended in order and is reported still, or one that never is."""
+    """A rank that has ended in order and is reported still, or one that never is; and reports of a worker of
+    another version, whose fields the exporter does not know.
+    """
     het_tf.init(ps=server.address)
     train(1)
     key = key_of(reporting.report()[""])
     told = reports.unpacked(ask(server.address, "GET", key))
     assert told["rank"] == 0 and told["size"] == 1 and "t" in told["tables"]
     assert 0 < ask(server.address, "PTTL", key) <= 1000 * reports.KEEP
+    other = base64.b64encode(zlib.compress(b'{"format": 99}')).decode()
+    for rank, text in ((1, "no report"), (2, other), (3, "")):
+        ask(server.address, "SET", reports.key("", "workers", rank), text)
+    assert list(picture("--ps", server.address)["jobs"][""]["workers"]) == ["0"]
     reporting.stop()
     assert ask(server.address, "EXISTS", key) == 0
 
@@ -170,16 +176,6 @@ def test_a_report_that_fails_is_no_error(server, monkeypatch, caplog):
     redis_lib.count(layer, np.arange(60), np.zeros(100))
     reporting.stop()
     assert caplog.text.count("will lack this rank") == 1
-
-
-def test_a_report_of_another_format_is_left_out(server):
-    """A worker of another version, whose fields the exporter does not know."""
-    het_tf.init(ps=server.address)
-    train(1)
-    other = base64.b64encode(zlib.compress(b'{"format": 99}')).decode()
-    for rank, text in ((1, "no report"), (2, other), (3, "")):
-        ask(server.address, "SET", reports.key("", "workers", rank), text)
-    assert list(picture("--ps", server.address)["jobs"][""]["workers"]) == ["0"]
 
 
 def test_processes_alone_and_a_job_in_one_namespace(server):

@@ -76,15 +76,13 @@ def test_never_above_the_budget_nor_off_the_curve(seed):
         assert list(rows) == [c.name for c in curves]
 
 
-def test_rows_that_save_nothing_stay_unused():
-    """Would see a budget that is spent because it is there."""
+def test_no_piece_hides_a_later_one():
+    """Would see a budget that is spent because it is there, and pieces in the order of their slopes where a
+    curve is not convex: 10 rows each.
+    """
     flat = Curve("flat", 1, ((0, 5.0), (10, 5.0), (20, 6.0)))
     dented = Curve("dented", 1, ((0, 5.0), (10, 6.0), (20, 1.0), (30, 1.0)))
     assert split_budget([flat, dented], 1000) == {"flat": 0, "dented": 20}
-
-
-def test_small_first_saving_does_not_hide_second():
-    """Would see pieces in the order of their slopes where a curve is not convex: 10 rows each."""
     late = Curve("late", 1, ((0, 10.0), (10, 9.0), (20, 0.0)))
     even = Curve("even", 1, ((0, 10.0), (20, 2.0)))
     assert split_budget([late, even], 20) == {"late": 20, "even": 0}

@@ -72,19 +72,13 @@ def test_a_step_is_its_parts_and_updates_overlap():
     )  # fmt: skip
     assert step.seconds == pytest.approx((0.017**2 + 0.006**2) ** 0.5)
     assert step.bound == "compute"
-
-
-def test_a_writer_that_waits_adds_its_updates():
+    # A writer that waits adds its updates; rows that come early overlap with the computing.
     exact = dataclasses.replace(MOVED, waiting_writes=1.0)
     step = step_time(exact, [replayed()], Job(workers=1), Machine(rate=1e6, compute=0.010))
     assert step.seconds == pytest.approx(0.010 + 0.001 + 0.003)
-
-
-def test_rows_that_come_early_overlap_with_the_computing():
     machine = Machine(round_trip=0.010, compute=0.010)
     late, early = (step_time(MOVED, [replayed()], JOB, machine, early) for early in (False, True))
-    assert late.seconds == pytest.approx(0.020)
-    assert early.seconds == pytest.approx(0.010 * 2**0.5)
+    assert (late.seconds, early.seconds) == pytest.approx((0.020, 0.010 * 2**0.5))
 
 
 def test_a_byte_takes_time():
