@@ -64,6 +64,7 @@ def renew() -> None:
     with (CLONE / "CMakeLists.txt").open("a") as file:
         file.writelines(f"target_compile_options({target} PRIVATE -O1 -w)\n" for target in TARGETS)
     (CLONE / HEADER_NAME).write_text(HEADER)
+    (CLONE / "build").mkdir(exist_ok=True)
     options = [
         f"-DPython3_EXECUTABLE={sys.executable}",
         "-DHET_INSTALL_IN_TREE=OFF",
