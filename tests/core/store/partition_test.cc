@@ -124,19 +124,6 @@ TEST_F(PartitionTest, UpdateWithoutATickChangesOnlyTheRow) {
   EXPECT_EQ(rows.Find(2), kNoRow) << "the row of these ticks was removed";
 }
 
-TEST_F(PartitionTest, AGapIsRefused) {
-  EXPECT_EQ(Handle(Push(2, {1})).status, FrameStatus::kGap) << "a client begins at 1";
-  EXPECT_EQ(Handle(Push(1, {1})).status, FrameStatus::kOk);
-  const Bytes before = State();
-  for (uint64_t seq : {uint64_t{3}, uint64_t{4}, UINT64_MAX}) {
-    const Reply reply = Handle(Push(seq, {1}));
-    EXPECT_EQ(reply.status, FrameStatus::kGap);
-    EXPECT_EQ(reply.last_seq, 1u);
-    EXPECT_TRUE(reply.tables.empty());
-  }
-  EXPECT_EQ(State(), before);
-}
-
 TEST_F(PartitionTest, AReadAheadOfItsPushesIsRefused) {
   Handle(Push(1, {1}));
   Request read = NewRequest(0, 2);

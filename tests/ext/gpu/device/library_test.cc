@@ -2,26 +2,21 @@
 // schedules do not reach. The computations: engine/device_schedules_test.cc.
 #include <gmock/gmock.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <numeric>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "het_tf/ext/gpu/cc/abi.h"
-#include "tests/ext/gpu/device/host/memory.h"
 #include "tests/ext/gpu/device/library_fixture.h"
 
 namespace het::testing {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 class DeviceLibraryTest : public LibraryFixture {};
 
@@ -109,22 +104,6 @@ TEST_F(DeviceLibraryTest, HostCannotReadDeviceMemory) {
   EXPECT_EXIT(
       *reinterpret_cast<volatile char*>(memory.get()) = 1, [](int) { return true; }, "");
   EXPECT_THAT(memory.Read(), ElementsAre(42));
-}
-
-TEST_F(DeviceLibraryTest, MemoryOfAnotherDevice) {
-  SetBatch({2, 1});
-  Install(Lookup());
-  // Addresses that must not be accessed, as on a device, and the real location of their bytes.
-  char device[256];
-  float rows[4] = {};
-  HetDevHostAlias(device + 128, sizeof(rows), rows);
-  feature_.rows = reinterpret_cast<float*>(device + 128);
-  std::fill(std::begin(device), std::end(device), 0x55);
-  EXPECT_THAT(Lookup(), IsEmpty());
-  ASSERT_EQ(HetDevSynchronize(context_, stream_), HET_DEV_OK) << HetDevError();
-  HetDevHostUnalias(device + 128);
-  EXPECT_THAT(rows, ElementsAre(2, 2.5, 1, 1.5));
-  EXPECT_THAT(device, Each(0x55));
 }
 
 // Lookup numbers repeat: first after six, so that a test sees it. A row that was not used for a whole round
@@ -246,31 +225,6 @@ TEST_F(DeviceLibraryTest, TickFollowsItsSum) {
   Sum();
   feature_.n = 1;
   refused(call_, "same batch");
-}
-
-// Key 1 is young: it holds back no tick. Key 2 is older. Key 3, 2^20 ticks past key 1, is young again.
-TEST_F(DeviceLibraryTest, PushBoundGrowsWithARowsAge) {
-  constexpr int64_t kGap = int64_t{1} << 20;
-  use_.push_bound = 5;
-  use_.push_every = 10;
-  SetBatch({1, 2, 3});
-  Lookup();
-  ASSERT_EQ(TryInstall({{1}}, 5), HET_DEV_OK) << HetDevError();
-  ASSERT_EQ(TryInstall({{2}}, 29), HET_DEV_OK) << HetDevError();
-  ASSERT_EQ(TryInstall({{3}}, kGap + 5), HET_DEV_OK) << HetDevError();
-  using Left = std::vector<std::pair<int64_t, int64_t>>;  // key and clock of each row
-  const auto tick = [&] {
-    Sum();
-    HetDevExport left = {};
-    EXPECT_EQ(HetDevTick(context_, call_, &batch_, nullptr, &left), HET_DEV_OK) << HetDevError();
-    EXPECT_EQ(HetDevCollect(context_), HET_DEV_OK) << HetDevError();
-    Left rows;
-    for (uint64_t i = 0; left.n == 1 && i < left.of->n; ++i)
-      rows.push_back({left.of->keys[i], left.of->clocks[i]});
-    return rows;
-  };
-  for (const int64_t n : {1, 2, 3}) EXPECT_EQ(tick(), (Left{{1, 5 + n}, {3, kGap + 5 + n}}));
-  EXPECT_EQ(tick(), (Left{{1, 9}, {2, 33}, {3, kGap + 9}}));
 }
 
 TEST_F(DeviceLibraryTest, ForgetKnowsWhat) {
