@@ -204,7 +204,7 @@ def suites(pattern: str) -> tuple[list[Suite], set[str]]:
     for test in listed:
         properties = {one["name"]: one["value"] for one in test["properties"]}
         name = re.sub(r"_\d+$", "", test["name"])  # a shard of it
-        label = properties["LABELS"][0]
+        (label,) = set(properties["LABELS"]) - {"waits"}
         if label in ("threads", "exact") or name.startswith("fuzz/") or not re.search(pattern, name):
             continue
         programs.add(label)
