@@ -84,9 +84,8 @@ def result(model, name):
     het_tf.flush()
     scan = het_tf.Table(name).scan()
     weights = [w.value.numpy() for w in model.trainable_weights if w.shape != ()]
-    return {f"{name}/w{i}": w for i, w in enumerate(weights)} | {
-        f"{name}/{column}": scan[column] for column in ("ids", "rows")
-    }
+    found = {f"{name}/{column}": scan[column] for column in ("ids", "rows")}
+    return found | {f"{name}/w{i}": w for i, w in enumerate(weights)}
 
 
 CELLS = {

@@ -265,9 +265,8 @@ def a_layer_is_made_anew_from_its_config():
 def a_cache_of_so_many_bytes():
     bytes_of = functools.partial(het_tf.Cache, device="gpu")
     with het_tf.namespace("gpu"):
-        layer = het_tf.keras.Embedding(
-            16, table="t", optimizer="sgd", cache=bytes_of(bytes=1 << 20, rows=None)
-        )
+        cache = bytes_of(bytes=1 << 20, rows=None)
+        layer = het_tf.keras.Embedding(16, table="t", optimizer="sgd", cache=cache)
         layer(tf.constant([1], tf.int64))
         cache = het_tf.Table("t").stats()["cache"]
         assert 0 < cache["device_bytes"] <= 1 << 20, cache
@@ -318,9 +317,8 @@ def bad_inputs_are_refused_as_on_the_cpu():
         said.append(raises(invalid, "NaN", apply, token, grads=tf.fill([2, 8], float("nan"))))
         said.append(raises(failed, "not a training lookup", apply, lookup(training=False).token))
         same(before, table_of(place)[1])
-        texts[place] = [
-            re.sub(r"\d+", "N", text.splitlines()[0].split(" [Op:")[0].split("} ")[-1]) for text in said
-        ]
+        heads = [text.splitlines()[0].split(" [Op:")[0].split("} ")[-1] for text in said]
+        texts[place] = [re.sub(r"\d+", "N", one) for one in heads]
     assert texts["cpu"] == texts["gpu"], texts
 
 

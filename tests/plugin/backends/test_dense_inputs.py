@@ -19,12 +19,8 @@ def expected(table, combiner, weights, mask, length):
     ids = IDS[:, :length]
     present = (ids != -1).astype(float) * (1 if mask is None else mask[:, :length])
     counts = present * (1 if weights is None else weights[:, :length])
-    if combiner == "mean":
-        divisor = counts.sum(1, keepdims=True)
-    elif combiner == "sqrtn":
-        divisor = np.sqrt((counts**2).sum(1, keepdims=True))
-    else:
-        divisor = np.ones((len(ids), 1))
+    sums = counts.sum(1, keepdims=True), np.sqrt((counts**2).sum(1, keepdims=True))
+    divisor = dict(zip(("mean", "sqrtn"), sums, strict=True)).get(combiner, np.ones((len(ids), 1)))
     factors = np.divide(counts, divisor, out=np.zeros_like(counts), where=divisor != 0)
     each = factors[..., None] * np.where(ids[..., None] == -1, 0, table[ids])
     if combiner is None and length == 6:
@@ -39,14 +35,8 @@ def expected(table, combiner, weights, mask, length):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 def test_rows_and_gradients(combiner, weighted, masked, length):
-    layer = het_tf.keras.Embedding(
-        DIM,
-        combiner,
-        padding_id=-1,
-        name="t",
-        optimizer=het_tf.optimizers.SGD(1.0),
-        max_sequence_length=length,
-    )
+    more = {"optimizer": het_tf.optimizers.SGD(1.0), "max_sequence_length": length}
+    layer = het_tf.keras.Embedding(DIM, combiner, padding_id=-1, name="t", **more)
     table = rows().astype(np.float64)
     weights, mask = (WEIGHTS if weighted else None), (MASK if masked else None)
     output, factors = expected(table, combiner, weights, mask, length)
@@ -69,17 +59,15 @@ def test_rows_and_gradients(combiner, weighted, masked, length):
 
 
 def test_a_collection_of_dicts_with_a_shared_table():
-    item = het_tf.TableConfig("item", DIM, optimizer="sgd")
-    embed = het_tf.keras.EmbeddingCollection(
-        {
-            "item": het_tf.FeatureConfig(item),
-            "history": het_tf.FeatureConfig(item, combiner="mean", padding_id=-1),
-            "user": het_tf.FeatureConfig(het_tf.TableConfig("user", 2)),
-        }
-    )
-    out = embed(
-        {"item": np.array([1, 2], "int32"), "history": IDS[:2], "user": np.array([[4], [5]], "int32")}
-    )
+    table = het_tf.TableConfig("item", DIM, optimizer="sgd")
+    features = {
+        "item": het_tf.FeatureConfig(table),
+        "history": het_tf.FeatureConfig(table, combiner="mean", padding_id=-1),
+        "user": het_tf.FeatureConfig(het_tf.TableConfig("user", 2)),
+    }
+    embed = het_tf.keras.EmbeddingCollection(features)
+    item, user = np.array([1, 2], "int32"), np.array([[4], [5]], "int32")
+    out = embed({"item": item, "history": IDS[:2], "user": user})
     assert {name: tuple(one.shape) for name, one in out.items()} == {
         "item": (2, DIM), "history": (2, DIM), "user": (2, 1, 2)
     }  # fmt: skip

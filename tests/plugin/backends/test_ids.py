@@ -189,8 +189,6 @@ def test_the_integer_that_nan_becomes_is_refused_alike():
     """Would catch: rows that a table takes and no model can read."""
     at = doors()
     for name in ("layer", "lookup", "assign", "remove"):
-        with pytest.raises(
-            (ValueError, invalid()), match=r"1 of 2 ids are -2\^63, which is what NaN becomes"
-        ):
+        with pytest.raises((ValueError, invalid()), match=r"1 of 2 ids are -2\^63, .* what NaN becomes"):
             at[name](np.array([3, 2**63], np.uint64))
     assert het_tf.Table("t").size == 0

@@ -144,9 +144,8 @@ def test_loops_and_branches_of_jax_keep_the_order():
     step = trains(embed)
     first = float(rows()[1:5].sum())
     many = jax.jit(lambda many: jax.lax.scan(lambda carry, ids: (carry, step(ids)), 0, many)[1])
-    np.testing.assert_allclose(
-        array(many(np.stack([IDS] * 5))), first - 0.01 * 4 * DIM * np.arange(5), atol=1e-5
-    )
+    expected = first - 0.01 * 4 * DIM * np.arange(5)
+    np.testing.assert_allclose(array(many(np.stack([IDS] * 5))), expected, atol=1e-5)
     maybe = jax.jit(lambda ids, do: jax.lax.cond(do, lambda: step(ids), lambda: 0.0))
     for do in (True, False):
         maybe(IDS, do)

@@ -25,9 +25,8 @@ def bag(mode="mean", **arguments):
 
 def reference_of(mode="mean", **arguments):
     """torch.nn.EmbeddingBag with the rows of the table."""
-    return torch.nn.EmbeddingBag.from_pretrained(
-        torch.from_numpy(rows()), freeze=False, mode=mode, **arguments
-    )
+    start = torch.from_numpy(rows())
+    return torch.nn.EmbeddingBag.from_pretrained(start, freeze=False, mode=mode, **arguments)
 
 
 def train(module):

@@ -26,9 +26,8 @@ def layer(**arguments):
 def program(code, **variables):
     """What a program says on stderr, in one line; "": it went well."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": BACKEND, **variables}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=300, cwd="/"
-    )
+    words, how = [sys.executable, "-c", code], {"capture_output": True, "text": True, "timeout": 300}
+    done = subprocess.run(words, env=environment, cwd="/", **how)
     assert done.returncode == 0 or done.stderr
     return "" if done.returncode == 0 else " ".join(done.stderr.split())
 

@@ -46,10 +46,10 @@ def combine(combiner, ids, weights=None):
 
 
 def given(kind, samples=SAMPLES, dtype=tf.int64):
+    if kind == "dense":
+        return tf.constant(samples, dtype)
     made = tf.ragged.constant(samples, dtype=dtype, ragged_rank=1)
-    return {"ragged": lambda: made, "sparse": made.to_sparse, "dense": lambda: tf.constant(samples, dtype)}[
-        kind
-    ]()
+    return made.to_sparse() if kind == "sparse" else made
 
 
 @pytest.mark.parametrize("graph", [False, True])
@@ -145,9 +145,7 @@ def test_empty_batches(kind, combiner):
 @pytest.mark.parametrize("kind", ["dense", "ragged", "sparse"])
 def test_strings_are_hashed_to_64_bits(kind):
     ids = tf.constant([["red", "green"], ["red", "äöü"]])
-    ids = {"dense": ids, "ragged": tf.RaggedTensor.from_tensor(ids), "sparse": tf.sparse.from_dense(ids)}[
-        kind
-    ]
+    ids = {"ragged": tf.RaggedTensor.from_tensor, "sparse": tf.sparse.from_dense}.get(kind, tf.identity)(ids)
     layer = embedding("sum")
     learn(layer, lambda: layer(ids))
     # Fixed for ever: tf.strings.to_hash_bucket_strong with het_tf's key.

@@ -146,14 +146,9 @@ def test_config_of_a_collection():
 
 
 @pytest.mark.parametrize("optimizer", [
-    SGD(0.1),
-    SGD(0.1, 0.8, nesterov=True),
-    het_tf.optimizers.RMSprop(0.1),
-    het_tf.optimizers.Adam("model"),
-    het_tf.optimizers.Adagrad(0.1, 0.2),
-    het_tf.optimizers.RowWiseAdagrad(0.1),
-    het_tf.optimizers.Ftrl(0.1, l1=0.01),
-    SGD(keras.optimizers.schedules.ExponentialDecay(1.0, 10, 0.5)),
+    SGD(0.1), SGD(0.1, 0.8, nesterov=True), SGD(keras.optimizers.schedules.ExponentialDecay(1.0, 10, 0.5)),
+    het_tf.optimizers.RMSprop(0.1), het_tf.optimizers.Adam("model"), het_tf.optimizers.Adagrad(0.1, 0.2),
+    het_tf.optimizers.RowWiseAdagrad(0.1), het_tf.optimizers.Ftrl(0.1, l1=0.01),
 ])  # fmt: skip
 def test_config_of_an_embedding(optimizer):
     normal = het_tf.initializers.RandomNormal(0.1, 0.2)

@@ -78,12 +78,9 @@ def combinations():
 def test_training_equals_the_oracle(fresh, case, mode, dim):
     optimizer, oracle_class, slots, params = case
     rate = tf.Variable(0.1)
-    table = het_tf.TableConfig(
-        "t", dim, optimizer(rate, **params), het_tf.initializers.RandomUniform(-0.5, 0.5)
-    )
-    layer = het_tf.keras.EmbeddingCollection(
-        {"a": het_tf.FeatureConfig(table), "b": het_tf.FeatureConfig(table)}, **MODES[mode]
-    )
+    uniform = het_tf.initializers.RandomUniform(-0.5, 0.5)
+    feature = het_tf.FeatureConfig(het_tf.TableConfig("t", dim, optimizer(rate, **params), uniform))
+    layer = het_tf.keras.EmbeddingCollection({"a": feature, "b": feature}, **MODES[mode])
     ids = np.array([1 - 2**63, *range(-9, 9), 2**62], np.int64)  # in the order of to_numpy
     initial = het_tf.Table("t").lookup(ids)
     renamed = {("momentum_param" if name == "momentum" else name): value for name, value in params.items()}
@@ -100,9 +97,8 @@ def test_training_equals_the_oracle(fresh, case, mode, dim):
         with tf.GradientTape() as tape:
             rows = layer({"a": a, "b": b}, training=True)
             loss = tf.reduce_sum(rows["a"] * targets_a) + tf.reduce_sum(rows["b"] * targets_b)
-        het_tf.apply(
-            zip(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables, strict=True)
-        )
+        variables = layer.trainable_variables
+        het_tf.apply(zip(tape.gradient(loss, variables), variables, strict=True))
         return rows
 
     for number in range(STEPS):
@@ -138,12 +134,8 @@ KERAS = {
     opt.SGD: ("SGD", {}), opt.RMSprop: ("RMSprop", {}), opt.Adam: ("Adam", {}),
     opt.Adagrad: ("Adagrad", ADAGRAD_NAMES), opt.Ftrl: ("Ftrl", FTRL_NAMES),
 }  # fmt: skip
-NOT_OF_KERAS = [
-    (opt.Adam, {"beta_1": 0.0}),
-    (opt.Adagrad, {"decay_steps": 10}),
-    (opt.Adagrad, {}),
-    (opt.Ftrl, {}),
-]  # the last two: other defaults
+OTHER_DEFAULTS = [(opt.Adagrad, {}), (opt.Ftrl, {})]
+NOT_OF_KERAS = [(opt.Adam, {"beta_1": 0.0}), (opt.Adagrad, {"decay_steps": 10}), *OTHER_DEFAULTS]
 
 
 @pytest.mark.parametrize(
@@ -158,12 +150,8 @@ def test_dense_gradients_equal_the_optimizer_of_keras(fresh, case):
     given = {renamed.get(key, key): value for key, value in params.items()}
     reference = getattr(keras.optimizers, name)(learning_rate=0.05, **given)
     rate = tf.Variable(0.05)
-    layer = het_tf.keras.Embedding(
-        6,
-        table="t",
-        optimizer=optimizer(rate, **params),
-        initializer=het_tf.initializers.RandomUniform(-0.5, 0.5),
-    )
+    uniform = het_tf.initializers.RandomUniform(-0.5, 0.5)
+    layer = het_tf.keras.Embedding(6, table="t", optimizer=optimizer(rate, **params), initializer=uniform)
     ids = np.arange(12)
     before = het_tf.Table("t").lookup(ids)
     variable = tf.Variable(before)

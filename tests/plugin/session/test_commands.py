@@ -52,9 +52,8 @@ def test_the_page_has_every_command_and_exit_status() -> None:
     """Catches a command that was added, or a summary that was changed, in one of the two places."""
     page = (ROOT / "docs/commands.md").read_text()
     rows = [line.split(" | ")[:2] for line in page.splitlines() if line.startswith("| `het ")]
-    assert {(of[0], of[1].removesuffix(" |")) for of in rows} == {
-        (f"| `{parser.prog}`", summary) for parser, summary in ALL[1:]
-    }
+    told = {(of[0], of[1].removesuffix(" |")) for of in rows}
+    assert told == {(f"| `{parser.prog}`", summary) for parser, summary in ALL[1:]}
     for status, text in cli.EXIT.items():
         assert f"| {status} | {text.replace('|', chr(92) + '|')} |" in page
 

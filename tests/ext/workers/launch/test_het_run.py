@@ -95,9 +95,7 @@ def test_the_first_failure_is_named_with_its_traceback(run: Launches) -> None:
     """)
     job = run("--nproc", 2, script)
     line = next(i for i, line in enumerate(script.read_text().splitlines(), 1) if "raise Value" in line)
-    named(
-        job, 1, f"exit status 1: ValueError: the data is bad here ({script.name}, line {line})\n  Traceback ("
-    )
+    named(job, 1, f"exit status 1: ValueError: the data is bad here ({script.name}, line {line})\n  Trace")
     told = job.err.partition("failed first: ")[2]
     assert told.endswith("  ValueError: the data is bad here\n") and "rank 1 is lost" not in told
     assert "RuntimeError: rank 1 is lost" in job.err, "what rank 0 says passes through"
@@ -192,9 +190,8 @@ def test_all_ranks_begin_anew(run: Launches) -> None:
     assert values[0, 0][0] == values[1, 0][0] != values[0, 1][0] == values[1, 1][0]
     assert "failed first: exit status 7\n  log: logs/1.log\nhet run: all ranks begin anew (1 of 2" in job.err
     assert job.out == "rank 0 is done\n"
-    assert [(run.folder / f"logs/{rank}.log").read_text() for rank in (0, 1)] == [
-        f"rank {rank} is done\n" for rank in (0, 1)
-    ]
+    logs = [(run.folder / f"logs/{rank}.log").read_text() for rank in (0, 1)]
+    assert logs == ["rank 0 is done\n", "rank 1 is done\n"]
 
 
 def test_no_more_often_than_asked(run: Launches) -> None:
