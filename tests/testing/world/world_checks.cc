@@ -57,7 +57,8 @@ void World::CheckCounters() {
       }
       check("ticks", counted.ticks, ticks);
       // A gradient reads rows that have left, or are not to be trusted; so does an owner of sums.
-      const bool stay = process(w) == nullptr && !config_.early && config_.cache.capacity >= 1000;
+      const bool stay = process(w) == nullptr && !config_.early && config_.cache.capacity >= 1000 &&
+                        config_.cache.layer == 0 && config_.operators == Operators::kNone;
       if (stay && !config_.failovers) check("reads", counted.reads, read_[{w, schema->id()}]);
       const FaultyTransport::Sent& sent = transport(w).sent[schema->id()];
       check("requests", counted.requests, sent.requests);
