@@ -213,7 +213,8 @@ class World {
   std::map<TableOfWorker, uint64_t> read_;       // unique keys of reads
   // By worker: ticks that it will send again after a load, unless it still learns that they were applied.
   std::map<std::pair<size_t, TableKey>, int64_t> unsure_;
-  std::map<size_t, std::deque<uint64_t>> reads_at_;   // by worker: changes_ at its last reads, newest last
+  std::map<TableOfWorker, std::deque<uint64_t>>
+      reads_at_;                                      // changes_ at its last training reads, newest last
   bool lossy_ = false;                                // a failover lost acknowledged frames
   bool blocked_ = false;                              // a write gave up: its ticks may be past the push bound
   std::map<TableKey, std::vector<uint64_t>> issued_;  // by worker

@@ -302,17 +302,23 @@ void World::CheckLockStep(size_t w, TestStep* step, bool exact) {
   // A read that began early lacks the ticks of a step more, and so does one that is notified.
   const int64_t most = exact ? 0 : pull.most + (config_.workers - 1) * (push.most + 3);
   NoteDiscards();
-  // Its copies may be of the lookups before: of the one that is notified, and the one that began early.
-  std::deque<uint64_t>& reads = reads_at_[w];
-  const bool training = step->token != 0;
-  const uint64_t known = !training ? changes_ : reads.size() < 3 ? 0 : reads.front();
-  if (training) reads.push_back(changes_);
-  if (reads.size() > 3) reads.pop_front();
+  // Copies may be of the table's lookups before: of the one that is notified, and the one that began early.
+  std::map<uint64_t, uint64_t> known;  // by table
+  for (auto& [where, p] : step->parts()) {
+    std::deque<uint64_t>& reads = reads_at_[{w, p.table}];
+    known[p.table] = step->token == 0 ? changes_ : reads.size() < 3 ? 0 : reads.front();
+  }
+  for (auto& [table, changes] : known) {
+    if (step->token == 0) break;
+    std::deque<uint64_t>& reads = reads_at_[{w, table}];
+    reads.push_back(changes_);
+    if (reads.size() > 3) reads.pop_front();
+  }
   if (!keeps() && lossy_) return;
   for (auto& [where, p] : step->parts()) {
     for (size_t u = 0; u < p.keys.size(); ++u) {
       const TableKey key{p.table, p.keys[u]};
-      if (!Settled(key, known)) continue;
+      if (!Settled(key, known[p.table])) continue;
       int64_t unseen = 0;
       for (uint32_t v = 0; v < config_.workers; ++v) {
         const auto count = static_cast<int64_t>(kInitial - p.values[u][v]);
