@@ -128,7 +128,8 @@ TestStep World::CountAsOwn(size_t w, MergedSums* sums) {
   for (size_t t = 0; t < schemas_.size(); ++t) {
     MergedSums::OfTable& of = sums->tables[t];
     const size_t dim = schemas_[t]->dim();
-    // A key occurs once for each sender.
+    // A key occurs for each sender, and each of two halves of its gradient. 4 bits hold few of their size.
+    const bool int4 = config_.cache.wire == RowFormat::kInt4;
     std::map<Key, std::vector<float>> whole;
     for (size_t i = 0; i < of.keys.size(); ++i) {
       float* const g = of.sums.data() + i * dim;
@@ -137,7 +138,7 @@ TestStep World::CountAsOwn(size_t w, MergedSums* sums) {
       sum.resize(dim);
       for (size_t c = 0; c < dim; ++c) {
         if (c < config_.workers) g[c] = c == w && first ? 1 : 0;
-        if (c >= config_.workers && !first && config_.cache.wire == RowFormat::kInt4) g[c] = 0;
+        if (c >= config_.workers && int4) g[c] = first && g[c] > 0 ? 1 : 0;
         sum[c] += g[c];
       }
     }

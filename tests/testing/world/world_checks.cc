@@ -35,8 +35,6 @@ void World::CheckConservation() {
     for (uint64_t n : issued) ticks += static_cast<int64_t>(n);
     if (found != ticks) wrong("", ticks, found);
     if (!counting() || SchemaOf(key.first)->dim() <= config_.workers) continue;
-    // Kept gradients of several steps go in one push, of which 4 bits may leave a remainder for the next.
-    if (config_.kept && config_.cache.wire == RowFormat::kInt4) continue;
     const std::vector<int64_t> by_worker = Found(key, pending);
     for (size_t v = 0; v < workers_.size(); ++v) {
       if (by_worker[v] != Issued(v, key)) wrong(" by " + std::to_string(v), Issued(v, key), by_worker[v]);
