@@ -243,6 +243,8 @@ def plan(options: argparse.Namespace) -> tuple[dict[int, Mutant], list[Suite]]:
     mutants = build(mutants, suites(options.suites)[1], options.jobs)
     chosen = []
     for suite in suites(options.suites)[0]:
+        if not suite.command:  # a program of its own, which is no GoogleTest
+            continue
         if learn(suite):
             chosen.append(suite)
         else:
