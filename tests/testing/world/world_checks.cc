@@ -302,17 +302,19 @@ void World::CheckLockStep(size_t w, TestStep* step, bool exact) {
   // A read that began early lacks the ticks of a step more, and so does one that is notified.
   const int64_t most = exact ? 0 : pull.most + (config_.workers - 1) * (push.most + 3);
   NoteDiscards();
-  // Copies may be of the table's lookups before: of the one that is notified, and the one that began early.
+  // A copy may be of the table's lookups before: of the one that is notified, and the one before that, since
+  // both begin early. Eight that nobody has planned may come between the begin of a lookup and itself.
+  constexpr size_t kBefore = 3 + 8;
   std::map<uint64_t, uint64_t> known;  // by table
   for (auto& [where, p] : step->parts()) {
     std::deque<uint64_t>& reads = reads_at_[{w, p.table}];
-    known[p.table] = step->token == 0 ? changes_ : reads.size() < 3 ? 0 : reads.front();
+    known[p.table] = step->token == 0 ? changes_ : reads.size() < kBefore ? 0 : reads.front();
   }
   for (auto& [table, changes] : known) {
     if (step->token == 0) break;
     std::deque<uint64_t>& reads = reads_at_[{w, table}];
     reads.push_back(changes_);
-    if (reads.size() > 3) reads.pop_front();
+    if (reads.size() > kBefore) reads.pop_front();
   }
   if (!keeps() && lossy_) return;
   for (auto& [where, p] : step->parts()) {
