@@ -136,7 +136,6 @@ Bytes FaultyTransport::Answer(uint32_t p, const OutFrame& frame) {
         return;
       }
       if (!random_.Chance(faults.part)) return service_->HandlePart(q, replies);
-      ++parts_refused_;
       const PartRef part{q->partition.index, q->request_id};
       replies->Add(random_.Chance(0.5) ? PartRefusal(part, FrameStatus::kElsewhere, "")
                                        : PartRefusal(part, FrameStatus::kBusy, "LOADING by chance"));
@@ -184,7 +183,7 @@ void FaultyTransport::ServeGhost() {
 void FaultyTransport::ServeFront(uint32_t p, bool by_chance) {
   Line& c = LineOf(p);
   auto chance = [&](double probability) { return by_chance && random_.Chance(probability); };
-  if (std::exchange(c.silence_next, false) || chance(faults.silence)) {
+  if (chance(faults.silence)) {
     c.silent = true;
     return;
   }
@@ -193,7 +192,7 @@ void FaultyTransport::ServeFront(uint32_t p, bool by_chance) {
   c.requests.pop_front();
   Event event;
   event.partition = frame.parts[0].partition;
-  if (std::exchange(c.refuse_next, false) || chance(faults.refuse)) {
+  if (chance(faults.refuse)) {
     event.kind = Event::kRefused;
     event.reason = "LOADING the test is loading";
     return Refuse(frame, event);

@@ -60,15 +60,10 @@ class FaultyTransport : public Transport {
   uint64_t served() const { return served_; }
   // Lets the partition handle the oldest waiting request; its answer waits for Poll.
   void Serve(uint32_t p) { ServeFront(p, /*by_chance=*/false); }
-  // Answers p's next served request with an error.
-  void RefuseNext(uint32_t p) { LineOf(p).refuse_next = true; }
-  // Never answers p's next served request, nor later ones, until the client resets.
-  void SilenceOnce(uint32_t p) { LineOf(p).silence_next = true; }
   // The next answer with several parts omits this partition's part, which is not handled.
   std::optional<uint32_t> omit;
-  // Counts sent frames with several parts, and their parts that were refused by themselves.
+  // Counts sent frames with several parts.
   size_t many_parts() const { return many_parts_; }
-  size_t parts_refused() const { return parts_refused_; }
   // Closes the connection. The first `applied` requests in flight still reach the partition; replies are
   // lost.
   void Cut(uint32_t p, size_t applied = 0);
@@ -117,8 +112,6 @@ class FaultyTransport : public Transport {
     bool silent = false;      // no bytes move until Reset
     bool hold_requests = false;
     bool hold_replies = false;
-    bool refuse_next = false;
-    bool silence_next = false;
     double replies_held_until = 0;
   };
 
@@ -145,7 +138,6 @@ class FaultyTransport : public Transport {
   double now_ = 0;
   uint64_t served_ = 0;
   size_t many_parts_ = 0;
-  size_t parts_refused_ = 0;
   uint64_t last_number_ = 0;
   ClientId sender_;
   std::map<std::pair<uint32_t, ClientId>, uint64_t> sent_seq_;  // the last push that was sent

@@ -155,12 +155,6 @@ TestStep World::CountAsOwn(size_t w, MergedSums* sums) {
   return step;
 }
 
-std::vector<TableKey> World::Keys() const {
-  std::vector<TableKey> keys;
-  for (const auto& [key, issued] : issued_) keys.push_back(key);
-  return keys;
-}
-
 uint64_t World::MostUnapplied(size_t w) {
   uint64_t most = 0;
   for (auto& [key, issued] : issued_) most = std::max(most, UnappliedTicks(w, key));

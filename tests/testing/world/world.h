@@ -51,7 +51,6 @@ class World {
   bool counting() const { return config_.optimizer == "sgd"; }
   bool lossy() const { return lossy_; }
   bool keeps() const { return config_.client.durability != Durability::kApplied; }
-  bool blocked() const { return blocked_; }
   float learning_rate() const { return counting() ? 1.0f : 0.1f; }
 
   // --- steps
@@ -123,8 +122,6 @@ class World {
   // Contacts every partition from every worker, which learns of restarts, then flushes.
   Status Drain();
 
-  // Keys of rows that have had a tick.
-  std::vector<TableKey> Keys() const;
   uint64_t UnappliedTicks(size_t w, const TableKey& key);
   int64_t ServerClock(const TableKey& key);
   int64_t ServerAge(const TableKey& key) { return AgeOf(ServerClock(key)); }
