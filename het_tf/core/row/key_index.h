@@ -1,8 +1,8 @@
 // Maps keys to row numbers. The keys themselves are in the rows, so an entry costs five bytes: a row number
 // and one byte of the hash.
 //
-// Compared with boost::unordered_flat_map: a third of the memory at the same speed (docs/adr/core.md, 3), and a
-// bucket's address is known before the search, so that a batch can prefetch it.
+// Compared with boost::unordered_flat_map: a third of the memory at the same speed (docs/adr/core.md, 3), and
+// a bucket's address is known before the search, so that a batch can prefetch it.
 //
 //   bucket (64 bytes): [12 tags | overflow | 3 spare | 12 row numbers]
 //
