@@ -143,13 +143,18 @@ def run(command: list[str], log: Path, seconds: float | None = SECONDS) -> int |
             process.wait()
 
 
-def renew() -> None:
-    """Makes the clone, or brings it to HEAD, and configures its build."""
-    if not CLONE.exists():
-        subprocess.run(["git", "clone", "-q", "--shared", "--no-checkout", str(ROOT), str(CLONE)], check=True)
-    git = ["git", "-C", str(CLONE)]
+def clone_head(clone: Path) -> None:
+    """Makes a clone of the tree, or brings it to HEAD."""
+    if not clone.exists():
+        subprocess.run(["git", "clone", "-q", "--shared", "--no-checkout", str(ROOT), str(clone)], check=True)
+    git = ["git", "-C", str(clone)]
     subprocess.run([*git, "fetch", "-q", str(ROOT), "HEAD"], check=True)
     subprocess.run([*git, "checkout", "-q", "--force", "--detach", "FETCH_HEAD"], check=True)
+
+
+def renew() -> None:
+    """Makes the clone, or brings it to HEAD, and configures its build."""
+    clone_head(CLONE)
     if run(["cmake", "--preset", PRESET, f"-DPython3_EXECUTABLE={sys.executable}"], LOGS / "cmake.log", None):
         raise RuntimeError(f"cmake could not configure {CLONE}; see {LOGS / 'cmake.log'}")
 

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mutants import clone_head
 from mutation import HEADER, Mutant, draw, find, rewrite
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -56,11 +57,7 @@ def run(command: list[str], log: Path | None = None) -> int:
 
 def renew() -> None:
     """Makes the clone, or brings it to HEAD, and configures its build: -O1 for what is mutated."""
-    if not CLONE.exists():
-        subprocess.run(["git", "clone", "-q", "--shared", "--no-checkout", str(ROOT), str(CLONE)], check=True)
-    git = ["git", "-C", str(CLONE)]
-    subprocess.run([*git, "fetch", "-q", str(ROOT), "HEAD"], check=True)
-    subprocess.run([*git, "checkout", "-q", "--force", "--detach", "FETCH_HEAD"], check=True)
+    clone_head(CLONE)
     with (CLONE / "CMakeLists.txt").open("a") as file:
         file.writelines(f"target_compile_options({target} PRIVATE -O1 -w)\n" for target in TARGETS)
     (CLONE / HEADER_NAME).write_text(HEADER)

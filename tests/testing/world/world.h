@@ -95,8 +95,7 @@ class World {
     std::map<TableKey, Operated> operated;
   };
   // Calls change(), which changes rows of counting tables other than by pushes. From now on the oracle
-  // expects the ticks that are left.
-  // `replaces`: tables, of which clients discard unsent ticks.
+  // expects the ticks that are left. `replaces`: whole tables, of which clients discard unsent ticks.
   void Operate(const std::function<void()>& change, bool replaces = false);
 
   // The row will exist, if only by an operator.
@@ -201,7 +200,7 @@ class World {
   uint64_t last_token_ = 0;
   uint64_t restarts_ = 0;                 // number of partitions' restarts
   bool replaced_ = false;                 // tables were cleared, made again or loaded
-  uint64_t changes_ = 0;                  // number of operators' changes
+  uint64_t changes_ = 0;                  // number of changes by operators, restarts and discards
   std::map<TableKey, uint64_t> changed_;  // the number of the row's last one
   std::map<TableKey, Operated> operated_;
   std::set<TableKey> inexact_;  // rows of which ticks were discarded: the sum of the others is not known

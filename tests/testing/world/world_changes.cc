@@ -1,10 +1,8 @@
 // What the oracle knows of changes other than pushes: operators' (operator.h), restarts from older states,
 // and updates that clients discard because their table was replaced.
 #include <algorithm>
-#include <deque>
 #include <functional>
 #include <map>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -83,7 +81,6 @@ void World::Know(const TableKey& key) {
 }
 
 void World::Operate(const std::function<void()>& change, bool replaces) {
-  // Rows that an operator makes are there from now on, without ticks.
   struct State {
     std::vector<int64_t> found;
     std::vector<float> row;
