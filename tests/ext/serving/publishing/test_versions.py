@@ -293,7 +293,7 @@ def test_every_key_is_at_its_server_of_a_cluster(fresh, tmp_path):
     with redis_lib.cluster(tmp_path, 2) as cluster:
         het_tf.init(ps=cluster.address)
         layer = redis_lib.counter()
-        redis_lib.count(layer, np.arange(50), np.zeros(50))
+        redis_lib.count(layer, np.arange(1000), np.zeros(1000))
         het_tf.flush()
         one = PublisherOfArrays(cluster.address, 3, None)
         first = one.publish(1)
