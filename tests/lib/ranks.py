@@ -1,11 +1,11 @@
 """Runs functions on ranks, which `het run`, horovodrun or torchrun starts, and gives back what they return.
 
-    job = ranks.Job(folder, worker.fit, functools.partial(worker.ways, more=True))
+    job = ranks.Job(folder, fit, functools.partial(ways, more=True))
     mine, other = job.values("fit")
 
-A function is known by its module and its name, or the argument `name` that it is given. Arguments are for
-JSON, values for pickle. With several ranks a function finds no tables, here and at the server. An error ends
-the job.
+A function stands in any file, such as that of the test, which each rank imports. It is known by its name, or
+the argument `name` that it is given. Arguments are for JSON, values for pickle. With several ranks a function
+finds no tables, here and at the server. An error ends the job.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ import importlib
 import json
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from het_tf.ext.ps.python import programs
@@ -94,7 +96,7 @@ def _label(function: Callable[..., Any], arguments: dict[str, Any]) -> str:
 def calls(*functions: Callable[..., Any]) -> str:
     """The functions as a word for the command line of this program."""
     found = [_parts(one) for one in functions]
-    return json.dumps([[one.__module__, one.__name__, arguments] for one, arguments in found])
+    return json.dumps([[one.__code__.co_filename, one.__name__, arguments] for one, arguments in found])
 
 
 class Job:
@@ -145,6 +147,20 @@ def run(place: Path, function: Callable[..., Any], **options: Any) -> list[Any]:
     return found
 
 
+def launched(
+    place: Path, *functions: Callable[..., Any], said: tuple[str, ...] = (), **options: Any
+) -> Iterator[Job]:
+    """A job for a fixture that ends well: its server, too. `said`: words that the ranks print once."""
+    job = Job(place, *functions, TMPDIR=str(place), **options)
+    yield job
+    assert job.end() == 0, job.out[-6000:]
+    assert all(f"rank {rank} is done" in job.out for rank in range(job.ranks))
+    for words in ("runs the parameter server of this job at unix://", *said):
+        assert job.out.count(words) == 1, words
+    assert "keeps the parameter server" not in job.out, "rank 0 should not wait"
+    assert not servers_below(place) and not list(place.glob("het_ps_*"))
+
+
 def servers_below(directory: Path) -> list[str]:
     """Command lines of servers whose socket lies below a directory."""
     found = []
@@ -163,6 +179,20 @@ def servers_below(directory: Path) -> list[str]:
 
 def place() -> Path:
     return Path(sys.argv[1])
+
+
+def refused(kinds: Any, text: str) -> Any:
+    return pytest.raises(kinds, match=re.escape(text))
+
+
+def same(what: str, arrays: Any) -> None:
+    """Asserts that the ranks hold equal arrays."""
+    from het_tf.python.session import collective
+
+    of_ranks = collective.gather([np.asarray(one).tolist() for one in arrays], "test.same")
+    for one in of_ranks[1:]:
+        for mine, other in zip(of_ranks[0], one, strict=True):
+            np.testing.assert_array_equal(mine, other, err_msg=what)
 
 
 def leave_nothing() -> None:
@@ -188,6 +218,11 @@ def leave_nothing() -> None:
     collective.barrier()
 
 
+def of_file(path: str, name: str) -> Callable[..., Any]:
+    sys.path.append(str(Path(path).parent))
+    return getattr(importlib.import_module(Path(path).stem), name)
+
+
 def main() -> None:
     if "TORCHELASTIC_RUN_ID" in os.environ:
         import torch
@@ -196,10 +231,7 @@ def main() -> None:
         torch.distributed.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
     import het_tf
 
-    functions = [
-        (getattr(importlib.import_module(module), name), arguments)
-        for module, name, arguments in json.loads(sys.argv[2])
-    ]
+    functions = [(of_file(path, name), arguments) for path, name, arguments in json.loads(sys.argv[2])]
     het_tf.init()
     rank = het_tf.workers.rank()
     gc.freeze()  # clear_session looks at all that is left, after each function

@@ -1,6 +1,6 @@
 """Ranks with streams of unknown lengths end with the shortest, with ranks that are played.
 
-Two real ranks do the same in ranks_worker.py, `end_together`.
+Two real ranks do the same in test_ranks.py, `end_together`.
 """
 
 from __future__ import annotations

@@ -11,3 +11,12 @@ def fresh_backend():
     backends_lib.reset()
     yield
     backends_lib.reset()
+
+
+@pytest.fixture
+def server():
+    """Address of a server with the het module."""
+    from het_tf.ext.ps.python.redis_server import LocalServer
+
+    with LocalServer.start(unix=True) as running:
+        yield running.address

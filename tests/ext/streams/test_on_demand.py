@@ -1,4 +1,4 @@
-"""What two ranks do with `shard_on_demand` at staleness 0, with a numpy twin beside them.
+"""What two ranks do beside `shard_on_demand` at staleness 0, with a numpy twin.
 
 What is not of the stream is refused (OnDemandPass in on_demand_pass_test.cc), or right. Defects: one rank
 refuses a step and the other one waits for it; a restore leaves copies of rows from before it. Both ranks run
@@ -6,25 +6,25 @@ the same calls. Every error that is expected here must be raised on both: a rank
 the other one, and the job ends at its time limit.
 """
 
-from typing import Any
+from __future__ import annotations
 
 import numpy as np
+import pytest
 import ranks
 import tensorflow as tf
-from ranks_cases import refused
+from ranks import refused
 
 import het_tf
 from het_tf.workers import rank, size
 
+pytestmark = [pytest.mark.slow, ranks.SERVER]
 BATCH, STEPS, KEYS, DIM = 6, 12, 25, 3
-REMEDY = "het_tf.flush(all_ranks=True)"
-LATE = (RuntimeError, tf.errors.FailedPreconditionError)
 
 
-class Job:
+class Twin:
     """A table, the samples that train it, and the rows that it must have."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name):
         self.name = name
         rng = np.random.default_rng(len(name))
         self.ids = rng.integers(0, KEYS, STEPS * size() * BATCH)
@@ -34,9 +34,8 @@ class Job:
             cache=het_tf.Cache(staleness=0),
         )  # fmt: skip
         self.layer.build(None)
-        words = tf.RaggedTensor.from_row_lengths(
-            self.ids[: len(self.ids) // 2 * 2], [0, 2] * (len(self.ids) // 2)
-        )
+        half = len(self.ids) // 2
+        words = tf.RaggedTensor.from_row_lengths(self.ids[: 2 * half], [0, 2] * half)
         samples = tf.data.Dataset.from_tensor_slices({"id": self.ids, "factor": self.factors, "words": words})
         self.batches = het_tf.workers.shard_on_demand(
             samples, by="id", batch=BATCH, lookahead=self.layer, inputs=lambda x: x["id"]
@@ -44,7 +43,7 @@ class Job:
         self.expected = np.zeros([KEYS, DIM], np.float32)
         self.at = 0  # the next step of the pass
 
-    def train(self, iterator: Any, steps: int) -> None:
+    def train(self, iterator, steps):
         """Trains; each lookup must give the rows of one process."""
         for _ in range(steps):
             batch = next(iterator)
@@ -59,78 +58,81 @@ class Job:
             np.subtract.at(self.expected, self.ids[of_step], self.factors[of_step, None])
             self.at += 1
 
-    def new_pass(self) -> Any:
-        self.at = 0
-        return iter(self.batches)
+    def new_pass(self, at=0, path=None):
+        """An iterator: at its beginning, or as a checkpoint of one has it."""
+        self.at, iterator = at, iter(self.batches)
+        if path:
+            tf.train.Checkpoint(iterator=iterator).restore(path)
+        return iterator
 
-    def expect_rows(self) -> None:
+    def expect_rows(self):
         """Reads that are not of the stream: by the layer, for evaluation, and of the table."""
         everything = np.arange(KEYS)
         np.testing.assert_array_equal(self.layer(everything, training=False), self.expected)
         np.testing.assert_array_equal(het_tf.Table(self.name).lookup(everything), self.expected)
 
 
-def a_checkpoint_within_a_pass() -> None:
+def a_checkpoint_within_a_pass():
     """It has all updates, and a restore leaves no copy from before it."""
-    job = Job("checkpoint")
-    iterator = job.new_pass()
-    job.train(iterator, 5)
+    het_tf.init(gradient_scale="sum")
+    twin = Twin("checkpoint")
+    iterator = twin.new_pass()
+    twin.train(iterator, 5)
     het_tf.checkpoint.save(ranks.place() / "ckpts")
-    saved = job.expected.copy()
-    job.expect_rows()
-    job.train(iterator, 4)
+    saved = twin.expected.copy()
+    twin.expect_rows()
+    twin.train(iterator, 4)
     het_tf.checkpoint.restore(ranks.place() / "ckpts")
-    job.expected = saved
-    job.expect_rows()
-    job.train(job.new_pass(), STEPS)
+    twin.expected = saved
+    twin.expect_rows()
+    twin.train(twin.new_pass(), STEPS)
 
 
-def a_file_of_one_rank_within_a_pass() -> None:
+def a_file_of_one_rank_within_a_pass():
     """Keras' files have this rank's view of the store: refused, on whichever rank."""
-    job = Job("file")
-    model = tf.keras.Sequential([tf.keras.Input((), dtype="int64"), job.layer])
-    iterator = job.new_pass()
-    job.train(iterator, 5)
+    het_tf.init(gradient_scale="sum")
+    twin = Twin("file")
+    model = tf.keras.Sequential([tf.keras.Input((), dtype="int64"), twin.layer])
+    iterator = twin.new_pass()
+    twin.train(iterator, 5)
     path = ranks.place() / f"{rank()}.weights.h5"
-    with refused(LATE, REMEDY):
+    with refused((RuntimeError, tf.errors.FailedPreconditionError), "het_tf.flush(all_ranks=True)"):
         model.save_weights(path)
     het_tf.flush(all_ranks=True)
     model.save_weights(path)
-    job.train(iterator, 2)
+    twin.train(iterator, 2)
 
 
-def iterators_of_another_process() -> None:
+def iterators_of_another_process():
     """Batches that were ready have no plan after a restore. Another table is as good as another process."""
-    first = Job("table_1")  # names of one length: jobs of the same samples
+    het_tf.init(gradient_scale="sum")
+    first, every, one = (Twin(f"table_{number}") for number in range(3))  # of the same samples
     iterator = first.new_pass()
     first.train(iterator, 4)
     path = tf.train.Checkpoint(iterator=iterator).write(str(ranks.place() / f"iterator{rank()}"))
     het_tf.flush(all_ranks=True)
-
-    def restored(job: Job) -> Any:
-        iterator = job.new_pass()
-        tf.train.Checkpoint(iterator=iterator).restore(path)
-        return iterator
-
-    every = Job("table_2")
-    iterator, every.at = restored(every), 4
-    every.train(iterator, STEPS - 4)
+    every.train(every.new_pass(4, path), STEPS - 4)
     het_tf.flush(all_ranks=True)
     every.expect_rows()
-
-    one = Job("table_3")
-    iterator, one.at = (one.new_pass() if rank() else restored(one)), 4
+    iterator = one.new_pass(4, None if rank() else path)
     for _ in range(4 * rank()):
         next(iterator)
     one.train(iterator, STEPS - 4)
     het_tf.flush(all_ranks=True)
     one.expect_rows()
     one.train(one.new_pass(), STEPS)
+    het_tf.flush(all_ranks=True)
 
 
-def beside_a_stream() -> None:
-    """Plays all cases."""
-    for case in (a_checkpoint_within_a_pass, a_file_of_one_rank_within_a_pass, iterators_of_another_process):
-        het_tf.init(namespace=case.__name__, gradient_scale="sum")
-        case()
-        het_tf.flush(all_ranks=True)
+CASES = (a_checkpoint_within_a_pass, a_file_of_one_rank_within_a_pass, iterators_of_another_process)
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    yield from ranks.launched(tmp_path_factory.mktemp("on_demand"), *CASES)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_both_ranks_are_through(job, case):
+    """The assertions are in the case."""
+    job.values(case.__name__)
