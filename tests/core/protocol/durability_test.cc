@@ -95,6 +95,21 @@ TEST_F(Durable, NewConnectionAcknowledgesNoOldFrames) {
   EXPECT_EQ(log().frames().size(), 0u) << "an empty push made the new connection count";
 }
 
+// Only the replica is missing: nothing is on its way, and a write that has no room for its frame says so.
+TEST_F(Durable, WritesThatWaitForReplicasNameThem) {
+  Make(Durability::kReplicated, 1, 500);
+  world().replica_stands_still = true;
+  Status status;
+  for (int i = 0; i < 50 && status.ok(); ++i) status = world().Write(0, Read(0, {1, 2}).get());
+  EXPECT_EQ(status.code(), Code::kDeadlineExceeded);
+  EXPECT_THAT(status.message(), HasSubstr("partition 0: pushes are with 0 of 1 replicas, since"));
+  EXPECT_THAT(status.message(), HasSubstr("Bring the replicas back"));
+  world().replica_stands_still = false;
+  net().Sleep(60);
+  Train(0, {1, 2});
+  Drained();
+}
+
 TEST_F(Durable, FullMemoryForgetsTheOldestKeptFrames) {
   Make(Durability::kCheckpoint, 1, 3000);
   for (int i = 0; i < 40; ++i) Train(0, {1, 2});

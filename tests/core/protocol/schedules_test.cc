@@ -31,6 +31,7 @@ void OneProcess(WorldConfig* c) {
   c->cache.wire = RowFormat::kFloat32;
   // A mirror does not know lost frames, nor operators.
   c->operators = Operators::kNone;
+  c->limits.reset();
   if (c->client.durability != Durability::kCheckpoint) c->failovers = false;
 }
 
@@ -73,6 +74,7 @@ void OfAStream(WorldConfig* c) {
   c->early = false;
   if (c->workers == 1 && c->seed % 4 != 0) c->workers = 2 + static_cast<uint32_t>(c->seed / 4 % 2);
   if (c->stream == StreamMode::kNone) c->stream = StreamMode::kOnDemand;
+  if (c->limits) c->limits->max_rows = 0;
   if (c->seed % 2 == 0) c->cache.pull_bound = c->cache.push_bound = 0;
 }
 
@@ -158,6 +160,17 @@ bool Exclude(const Value& a, const Value& b) {
         (stream != nullptr && *stream == "none")) {
       return true;
     }
+  }
+  // Pushes sweep rows that are too many where operators change rows, workers have no device, and no engine
+  // sweeps between pushes.
+  const Value too_many{"max_rows", "some"};
+  for (const auto& [mode, value] : Modes{{"operators", "rows"},
+                                         {"place", "host"},
+                                         {"stream", "none"},
+                                         {"gradients", "of each worker"},
+                                         {"updates", "at once"}}) {
+    const auto* const other = both(too_many, mode.c_str());
+    if (other != nullptr && *other != value) return true;
   }
   return (wire != nullptr && *wire != "float32") || (early != nullptr && *early == "early") ||
          (devices != nullptr && *devices == "1");

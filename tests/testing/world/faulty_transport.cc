@@ -121,16 +121,25 @@ FaultyTransport::Event FaultyTransport::Closed(uint32_t p) {
 }
 
 Bytes FaultyTransport::Answer(uint32_t p, const OutFrame& frame) {
-  ++served_;
   Bytes reply;
-  const auto pushes = [&] {
+  LetHandle(frame, [&] { Handle(p, frame, &reply); });
+  return reply;
+}
+
+void FaultyTransport::LetHandle(const OutFrame& frame, const std::function<void()>& handle) {
+  frame.push ? pushes(handle) : handle();
+}
+
+void FaultyTransport::Handle(uint32_t p, const OutFrame& frame, Bytes* reply) {
+  ++served_;
+  const auto applied = [&] {
     return service_->WithPartition(
         p, [&](Partition& partition) { return partition.clients().LastSeq(sender_); });
   };
   Line& c = LineOf(p);
   if (frame.parts.size() > 1) {
     c.wrote = c.wrote || frame.push;
-    AnswerFrame(frame.view(), &reply, [&](Request* q, ReplyWriter* replies) {
+    AnswerFrame(frame.view(), reply, [&](Request* q, ReplyWriter* replies) {
       if (omit == q->partition.index) {
         omit.reset();
         return;
@@ -140,27 +149,28 @@ Bytes FaultyTransport::Answer(uint32_t p, const OutFrame& frame) {
       replies->Add(random_.Chance(0.5) ? PartRefusal(part, FrameStatus::kElsewhere, "")
                                        : PartRefusal(part, FrameStatus::kBusy, "LOADING by chance"));
     });
-    return reply;
+    return;
   }
   Request request;
   static_cast<void>(Decode(frame.view(), &request));
   sender_ = request.client;
   p = frame.parts[0].partition;
-  const uint64_t before = pushes();
-  service_->Handle(frame.view(), &reply);
-  c.wrote = c.wrote || pushes() != before;
-  return reply;
+  const uint64_t before = applied();
+  service_->Handle(frame.view(), reply);
+  c.wrote = c.wrote || applied() != before;
 }
 
 void FaultyTransport::AnswerWithin(size_t room, const OutFrame& frame, Event* event) {
-  SetAllocLimit(AllocatedBytes() + room);
-  try {
-    event->bytes = Answer(event->partition, frame);
-  } catch (const std::bad_alloc&) {
-    event->kind = Event::kRefused;
-    event->reason = "no memory at all";
-  }
-  SetAllocLimit(SIZE_MAX);
+  LetHandle(frame, [&] {
+    SetAllocLimit(AllocatedBytes() + room);
+    try {
+      Handle(event->partition, frame, &event->bytes);
+    } catch (const std::bad_alloc&) {
+      event->kind = Event::kRefused;
+      event->reason = "no memory at all";
+    }
+    SetAllocLimit(SIZE_MAX);
+  });
 }
 
 void FaultyTransport::Refuse(const OutFrame& frame, Event event) {

@@ -71,6 +71,8 @@ class FaultyTransport : public Transport {
   void PartitionMoved(uint32_t p);
   // Brings a partition's replica up to date; returns false if the replica has stopped.
   std::function<bool(uint32_t)> replicate;
+  // Lets the store handle a frame with a push; by default that is all.
+  std::function<void(const std::function<void()>& handle)> pushes = [](const auto& handle) { handle(); };
   // The test's value for the time at which bytes moved.
   double moved_at = 0;
   // Seconds between replies, which come one at a time.
@@ -118,6 +120,8 @@ class FaultyTransport : public Transport {
   static Event Closed(uint32_t p);
   void Count(const OutFrame& frame);
   Bytes Answer(uint32_t p, const OutFrame& frame);
+  void Handle(uint32_t p, const OutFrame& frame, Bytes* reply);
+  void LetHandle(const OutFrame& frame, const std::function<void()>& handle);
   // With `room` bytes of memory left.
   void AnswerWithin(size_t room, const OutFrame& frame, Event* event);
   // Produces an event for each part.

@@ -89,6 +89,8 @@ WorldConfig RandomConfig(uint64_t seed, bool is_default) {
   if (c.operators == Operators::kRows) {
     c.limits = TableLimits();
     c.limits->ttl = 100;
+    c.limits->min_count = 3;
+    c.limits->min_count_ttl = 50;
   }
   if (Lot(seed, "budget").Chance(0.3)) {
     c.cache.layer = 1;
@@ -102,6 +104,9 @@ WorldConfig RandomConfig(uint64_t seed, bool is_default) {
   if (c.stream != StreamMode::kNone) c.devices = 0;
   c.summed = c.stream != StreamMode::kNone && Lot(seed, "summed").Chance(0.4);
   c.kept = c.stream != StreamMode::kNone && Lot(seed, "kept").Chance(0.6);
+  // Finding out what a push has swept asks a device, which sends; an engine also sweeps between pushes.
+  if (c.operators == Operators::kRows && c.devices == 0 && c.stream == StreamMode::kNone)
+    c.limits->max_rows = Pick<uint64_t>(seed, "max rows", {0, 6});
   c.many_keys = c.devices > 0 && Lot(seed, "keys").Chance(0.3);
   c.early = c.stream == StreamMode::kNone && c.devices < c.workers && Lot(seed, "early").Chance(0.5);
   if (is_default || Lot(seed, "default").Chance(0.25)) {
@@ -135,6 +140,7 @@ Modes ModesOf(const WorldConfig& c) {
                          : of(c.client.durability == Durability::kCheckpoint, "checkpoint", "replicated")},
       {"operators",
        c.operators == Operators::kNone ? "none" : of(c.operators == Operators::kRows, "rows", "tables")},
+      {"max_rows", of(c.limits && c.limits->max_rows != 0, "some", "none")},
       {"push_max_age", of(c.cache.push_max_age.has_value(), "some", "none")},
       {"policy", PolicyName(c.cache.policy)},
       {"capacity", c.cache.capacity == 0 ? "none" : of(c.cache.capacity < 12, "evicts", "all rows")},

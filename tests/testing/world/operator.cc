@@ -32,7 +32,9 @@ void Operator::Do() {
   const uint64_t what = r.Below(6);
   if (world_->config().operators == Operators::kRows) {
     if (what < 3) return Remove(table, SomeKeys());
-    return what < 5 ? Assign(table, SomeKeys()) : Sweep(world_->config().limits->ttl);
+    const TableLimits& limits = *world_->config().limits;
+    return what < 5 ? Assign(table, SomeKeys())
+                    : Sweep(world_->random().Chance(0.5) ? limits.ttl : limits.min_count_ttl);
   }
   if (what == 0) return Clear(table);
   if (what == 1) return Renew(table);

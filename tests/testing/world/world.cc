@@ -94,7 +94,10 @@ Status World::Write(size_t w, TestStep* step, const OthersUse* others) {
   }
   const uint64_t before = Ticks(w);
   std::map<TableKey, Clock> before_clocks;
-  for (auto& [key, g] : gradients) before_clocks[key] = WorkerClock(w, key);
+  for (auto& [key, g] : gradients) {
+    Know(key);
+    before_clocks[key] = WorkerClock(w, key);
+  }
   CachedWrite* write = step->MakeWrite(learning_rate());
   write->others = others;
   const Status status = device(w) != nullptr ? device(w)->Write(*write, step->token)
@@ -285,6 +288,8 @@ void World::AddWorker() {
     replica_[p] = Snapshot(p);
     return true;
   };
+  if (config_.limits && config_.limits->max_rows != 0)
+    worker.transport->pushes = [this](const auto& handle) { HandleAndSweep(handle); };
   ClientConfig client = config_.client;
   client.seed = workers_.size();
   CacheConfig cache = config_.cache;

@@ -97,8 +97,10 @@ class World {
   // Calls change(), which changes rows of counting tables other than by pushes. From now on the oracle
   // expects the ticks that are left. `replaces`: whole tables, of which clients discard unsent ticks.
   void Operate(const std::function<void()>& change, bool replaces = false);
+  // Lets the store handle a frame, whose pushes may sweep rows that are one too many (TableLimits::max_rows).
+  void HandleAndSweep(const std::function<void()>& handle);
 
-  // The row will exist, if only by an operator.
+  // The row may come to exist.
   void Know(const TableKey& key);
 
   Saved Snapshot(uint32_t p);
@@ -167,6 +169,16 @@ class World {
   // All ticks of a row, by worker: at the store, and on their way there. `pending`: of each worker.
   using PendingOfAll = std::vector<std::map<TableKey, int64_t>>;
   PendingOfAll PendingTicks();
+  // What the oracle compares before and after a change of the store.
+  struct State {
+    std::vector<int64_t> found;
+    std::vector<float> row;
+    int64_t age;
+    bool operator==(const State& o) const { return found == o.found && row == o.row && age == o.age; }
+  };
+  std::map<TableKey, State> States();
+  // The change has made a row of `was` one of `now`.
+  void NoteChange(const TableKey& key, const State& was, const State& now);
   std::vector<int64_t> Found(const TableKey& key, const PendingOfAll& pending);
   // Takes over what clients have discarded since the last call.
   void NoteDiscards();
@@ -225,6 +237,9 @@ class World {
 template <typename Fn>
 void World::Written(size_t w, const TestStep& step, Fn write) {
   const uint64_t before = Ticks(w);
+  for (const auto& [where, p] : step.parts()) {
+    for (Key key : p.keys) Know({p.table, key});
+  }
   if (!write().ok()) blocked_ = true;
   if (Ticks(w) == before) return NoteDiscards();
   for (const auto& [where, p] : step.parts()) {

@@ -80,28 +80,50 @@ void World::Know(const TableKey& key) {
   sums_[key].resize(SchemaOf(key.first)->dim());
 }
 
-void World::Operate(const std::function<void()>& change, bool replaces) {
-  struct State {
-    std::vector<int64_t> found;
-    std::vector<float> row;
-    int64_t age;
-  };
-  const auto states = [this] {
-    std::map<TableKey, State> of;
-    const PendingOfAll pending = PendingTicks();
-    for (const auto& [key, issued] : issued_) {
-      int64_t age = ServerAge(key);
-      for (const auto& of_worker : pending) {
-        const auto ticks = of_worker.find(key);
-        if (ticks != of_worker.end()) age += ticks->second;
-      }
-      of[key] = {Found(key, pending), ServerRow(key), age};
+std::map<TableKey, World::State> World::States() {
+  std::map<TableKey, State> of;
+  const PendingOfAll pending = PendingTicks();
+  for (const auto& [key, issued] : issued_) {
+    int64_t age = ServerAge(key);
+    for (const auto& of_worker : pending) {
+      const auto ticks = of_worker.find(key);
+      if (ticks != of_worker.end()) age += ticks->second;
     }
-    return of;
-  };
+    of[key] = {Found(key, pending), ServerRow(key), age};
+  }
+  return of;
+}
+
+void World::NoteChange(const TableKey& key, const State& was, const State& now) {
+  changed_[key] = changes_;
+  Operated& operated = operated_[key];
+  operated.row.resize(now.row.size());
+  for (size_t i = 0; i < now.row.size(); ++i) {
+    const bool of_worker = i < workers_.size();
+    operated.row[i] += of_worker ? static_cast<float>(was.found[i] - now.found[i]) : now.row[i] - was.row[i];
+    if (of_worker && static_cast<float>(was.found[i] - now.found[i]) != now.row[i] - was.row[i]) {
+      inexact_.insert(key);
+    }
+  }
+  operated.age += now.age - was.age;
+}
+
+void World::HandleAndSweep(const std::function<void()>& handle) {
+  const std::map<TableKey, State> before = States();
+  handle();
+  ++changes_;
+  for (const auto& [key, now] : States()) {
+    // A push leaves all ticks where they are to be found; a row that lacks some must be gone.
+    if (now == before.at(key) || ServerClock(key) != 0) continue;
+    NoteChange(key, before.at(key), now);
+    inexact_.insert(key);  // the push may have changed the row before it went
+  }
+}
+
+void World::Operate(const std::function<void()>& change, bool replaces) {
   NoteDiscards();
   replaced_ = replaced_ || replaces;
-  const std::map<TableKey, State> before = states();
+  const std::map<TableKey, State> before = States();
   std::map<std::pair<size_t, uint32_t>, uint64_t> applied;
   const auto last_seq = [this](size_t w, uint32_t p) {
     return service_.WithPartition(
@@ -126,21 +148,8 @@ void World::Operate(const std::function<void()>& change, bool replaces) {
       }
     }
   }
-  for (auto& [key, now] : states()) {
-    const State& was = before.at(key);
-    if (now.found == was.found && now.row == was.row && now.age == was.age) continue;
-    changed_[key] = changes_;
-    Operated& operated = operated_[key];
-    operated.row.resize(now.row.size());
-    for (size_t i = 0; i < now.row.size(); ++i) {
-      const bool of_worker = i < workers_.size();
-      operated.row[i] +=
-          of_worker ? static_cast<float>(was.found[i] - now.found[i]) : now.row[i] - was.row[i];
-      if (of_worker && static_cast<float>(was.found[i] - now.found[i]) != now.row[i] - was.row[i]) {
-        inexact_.insert(key);
-      }
-    }
-    operated.age += now.age - was.age;
+  for (const auto& [key, now] : States()) {
+    if (!(now == before.at(key))) NoteChange(key, before.at(key), now);
   }
 }
 
