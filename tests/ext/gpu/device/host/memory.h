@@ -11,21 +11,25 @@
 
 extern "C" {
 // Memory of somebody else's device (the PluggableDevice of tests): ids, rows and gradients in
-// [device_base, device_base + bytes) are read and written at `alias`. Addresses that nobody has told of are
-// used as they are. Thread-safe.
+// [device_base, device_base + bytes) are read and written at `alias`. Other addresses are used as they are.
 HET_DEV_EXPORT void HetDevHostAlias(void* device_base, size_t bytes, void* alias);
-HET_DEV_EXPORT void HetDevHostUnalias(void* device_base);
 }
 
 namespace het::dev {
 
-// Own device memory is one range of addresses and its alias another: `distance` further on.
+// Device memory is one range of addresses and its alias another: `distance` further on.
 struct HostArena {
   uintptr_t begin = 0;
   uintptr_t bytes = 0;
   uintptr_t distance = 0;
+
+  template <typename T>
+  T* Readable(T* device) const {
+    const uintptr_t at = reinterpret_cast<uintptr_t>(device);
+    return at - begin < bytes ? reinterpret_cast<T*>(at + distance) : device;
+  }
 };
-extern HostArena host_arena;  // set once, before there is any device memory
+extern HostArena host_arena;  // the own one; set once, before there is any device memory
 
 // Pieces of it. Take answers null where there is no room.
 void* HostArenaTake(size_t bytes);
@@ -37,8 +41,7 @@ const void* HostAliasOf(const void* device);
 
 template <typename T>
 inline T* ReadableAddress(T* device) {
-  const uintptr_t at = reinterpret_cast<uintptr_t>(device);
-  return at - host_arena.begin < host_arena.bytes ? reinterpret_cast<T*>(at + host_arena.distance) : device;
+  return host_arena.Readable(device);
 }
 
 }  // namespace het::dev

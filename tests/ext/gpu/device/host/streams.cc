@@ -21,156 +21,140 @@ struct Work {
 };
 
 struct Stream {
+  uint64_t end() const { return done + work.size(); }
+
   std::deque<Work> work;
   uint64_t done = 0;
   uint64_t waits = 0;
   uint64_t held_from = kNever;  // work with this number is not done yet
 };
 
-// All streams of the process. The lock is held while work is done, so threads see what they waited for.
-class Streams {
- public:
-  static Streams& Get() {
-    static Streams* const streams = new Streams;  // never freed: the library may be used until the very end
-    return *streams;
+// All streams of the process, also those that were destroyed: points may be on them.
+struct Streams {
+  void Put(HetDevStream stream, Work work) {
+    Stream& put_on = of[stream];
+    put_on.work.push_back(std::move(work));
+    busy[stream] = &put_on;
   }
-
-  void Put(HetDevStream stream, uint64_t operations, std::function<void()> work) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    streams_[stream].work.push_back({std::move(work), {}});
-    operations_ += operations;
-  }
-  void PutWait(HetDevStream stream, const Point& point) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    streams_[stream].work.push_back({[] {}, point});
-  }
-  Point Here(HetDevStream stream) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const Stream& of = streams_[stream];
-    return {stream, of.done + of.work.size()};
-  }
-  void WaitFor(const Point& point) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    Stream& of = streams_[point.stream];
-    if (of.done >= point.end) return;
-    ++of.waits;
-    ++waits_;
-    while (of.done < point.end) DoOne();
-  }
-  void WaitForAll() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    ++waits_;
-    while (DoOne()) {
-    }
-  }
-  void Finish() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    while (DoOne()) {
-    }
-  }
-  uint64_t WaitsOf(HetDevStream stream) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return streams_[stream].waits;
-  }
-  uint64_t waits() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return waits_;
-  }
-  void Hold(HetDevStream stream, bool hold) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    Stream& of = streams_[stream];
-    of.held_from = hold ? of.done + of.work.size() : kNever;
-  }
-
-  void Seed(uint64_t seed) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    random_ = testing::Random(seed);
-  }
-  uint64_t operations() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return operations_;
-  }
-  void FailLaunch(uint64_t n) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    fail_launch_ = n;
-  }
-  bool LaunchWorks() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (fail_launch_ == 0 || --fail_launch_ > 0) return true;
-    launch_failed_ = true;
-    return false;
-  }
-  bool TakeFailedLaunch() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return std::exchange(launch_failed_, false);
-  }
-  void Break(bool broken) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    broken_ = broken;
-  }
-  bool broken() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return broken_;
-  }
-  uint64_t DrawInWork() { return random_.Next(); }  // the caller holds the lock: work is being done
-
- private:
   // The first work of one of the streams that have any. Returns false if there is none, or none that may be.
   bool DoOne() {
-    std::vector<Stream*> ready;
-    bool any = false;
-    for (auto& [name, stream] : streams_) {
-      if (stream.work.empty()) continue;
-      any = true;
-      const Point& after = stream.work.front().after;
-      if (stream.done < stream.held_from && streams_[after.stream].done >= after.end)
-        ready.push_back(&stream);
+    if (busy.empty()) return false;
+    std::vector<HetDevStream> ready;
+    for (const auto& [name, stream] : busy) {
+      const Point& after = stream->work.front().after;
+      if (stream->done < stream->held_from && of[after.stream].done >= after.end) ready.push_back(name);
     }
-    if (!any) return false;
     if (ready.empty()) {
       std::fprintf(stderr, "the host waits for work that is held back (HetDevHostHold)\n");
       std::abort();
     }
-    Stream* const chosen = random_.Pick(ready);
-    chosen->work.front().run();
-    chosen->work.pop_front();
-    ++chosen->done;
+    const HetDevStream chosen = random.Pick(ready);
+    Stream& stream = *busy[chosen];
+    stream.work.front().run();
+    stream.work.pop_front();
+    ++stream.done;
+    if (stream.work.empty()) busy.erase(chosen);
     return true;
   }
+  void DoAll() {
+    while (DoOne()) {
+    }
+  }
 
-  std::mutex mutex_;
-  std::map<HetDevStream, Stream> streams_;
-  testing::Random random_{1};
-  uint64_t operations_ = 0;
-  uint64_t waits_ = 0;
-  uint64_t fail_launch_ = 0;
-  bool launch_failed_ = false;
-  bool broken_ = false;
+  std::map<HetDevStream, Stream> of;
+  std::map<HetDevStream, Stream*> busy;  // those that have work
+  testing::Random random{1};
+  uint64_t operations = 0;
+  uint64_t waits = 0;
+  uint64_t fail_launch = 0;
+  bool launch_failed = false;
+  bool broken = false;
 };
+
+Streams& All() {
+  static Streams* const all = new Streams;  // never freed: the library may be used until the very end
+  return *all;
+}
+
+// The lock is held while work is done, so threads see what they waited for.
+template <typename F>
+auto Locked(F f) {
+  static std::mutex* const mutex = new std::mutex;
+  const std::lock_guard<std::mutex> lock(*mutex);
+  return f(All());
+}
 
 }  // namespace
 
 void Put(HetDevStream stream, uint64_t operations, std::function<void()> work) {
-  Streams::Get().Put(stream, operations, std::move(work));
+  Locked([&](Streams& all) {
+    all.Put(stream, {std::move(work), {}});
+    all.operations += operations;
+  });
 }
-void PutWait(HetDevStream stream, const Point& point) { Streams::Get().PutWait(stream, point); }
-Point Here(HetDevStream stream) { return Streams::Get().Here(stream); }
-void WaitFor(const Point& point) { Streams::Get().WaitFor(point); }
-void WaitForAll() { Streams::Get().WaitForAll(); }
-bool LaunchWorks() { return Streams::Get().LaunchWorks(); }
-bool IsBroken() { return Streams::Get().broken(); }
-bool TakeFailedLaunch() { return Streams::Get().TakeFailedLaunch(); }
-uint64_t Draw() { return Streams::Get().DrawInWork(); }
+void PutWait(HetDevStream stream, const Point& point) {
+  Locked([&](Streams& all) { all.Put(stream, {[] {}, point}); });
+}
+Point Here(HetDevStream stream) {
+  return Locked([&](Streams& all) { return Point{stream, all.of[stream].end()}; });
+}
+void WaitFor(const Point& point) {
+  Locked([&](Streams& all) {
+    Stream& of = all.of[point.stream];
+    if (of.done >= point.end) return;
+    ++of.waits;
+    ++all.waits;
+    while (of.done < point.end) all.DoOne();
+  });
+}
+void WaitForAll() {
+  Locked([](Streams& all) {
+    ++all.waits;
+    all.DoAll();
+  });
+}
+bool LaunchWorks() {
+  return Locked([](Streams& all) {
+    if (all.fail_launch == 0 || --all.fail_launch > 0) return true;
+    all.launch_failed = true;
+    return false;
+  });
+}
+bool TakeFailedLaunch() {
+  return Locked([](Streams& all) { return std::exchange(all.launch_failed, false); });
+}
+bool IsBroken() {
+  return Locked([](Streams& all) { return all.broken; });
+}
+uint64_t Draw() { return All().random.Next(); }  // work is being done: the lock is held
 
 }  // namespace het::dev::streams
 
-void HetDevHostSeed(uint64_t seed) { het::dev::streams::Streams::Get().Seed(seed); }
-uint64_t HetDevHostOperations() { return het::dev::streams::Streams::Get().operations(); }
-uint64_t HetDevHostWaits(HetDevStream stream) { return het::dev::streams::Streams::Get().WaitsOf(stream); }
-uint64_t HetDevHostAllWaits() { return het::dev::streams::Streams::Get().waits(); }
-void HetDevHostFinish() { het::dev::streams::Streams::Get().Finish(); }
-void HetDevHostHold(HetDevStream stream, int hold) {
-  het::dev::streams::Streams::Get().Hold(stream, hold != 0);
+using het::dev::streams::kNever;
+using het::dev::streams::Locked;
+using het::dev::streams::Streams;
+
+void HetDevHostSeed(uint64_t seed) {
+  Locked([&](Streams& all) { all.random = het::testing::Random(seed); });
 }
-void HetDevHostBreak(int broken) { het::dev::streams::Streams::Get().Break(broken != 0); }
-void HetDevHostFailLaunch(uint64_t n) { het::dev::streams::Streams::Get().FailLaunch(n); }
+uint64_t HetDevHostOperations() {
+  return Locked([](Streams& all) { return all.operations; });
+}
+uint64_t HetDevHostWaits(HetDevStream stream) {
+  return Locked([&](Streams& all) { return all.of[stream].waits; });
+}
+uint64_t HetDevHostAllWaits() {
+  return Locked([](Streams& all) { return all.waits; });
+}
+void HetDevHostFinish() {
+  Locked([](Streams& all) { all.DoAll(); });
+}
+void HetDevHostHold(HetDevStream stream, int hold) {
+  Locked([&](Streams& all) { all.of[stream].held_from = hold != 0 ? all.of[stream].end() : kNever; });
+}
+void HetDevHostBreak(int broken) {
+  Locked([&](Streams& all) { all.broken = broken != 0; });
+}
+void HetDevHostFailLaunch(uint64_t n) {
+  Locked([&](Streams& all) { all.fail_launch = n; });
+}
