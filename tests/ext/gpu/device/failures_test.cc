@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <numeric>
 #include <string>
 #include <utility>
 
@@ -17,25 +16,42 @@ using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-class DeviceFailuresTest : public LibraryFixture {};
+class DeviceFailuresTest : public LibraryFixture {
+ protected:
+  // Calls with the keys 1 and 2; the first ones are those of a step.
+  static constexpr size_t kOfAStep = 5;
+  const std::vector<std::pair<const char*, std::function<int()>>> calls_ = {
+      {"lookup", [&] { return TryLookup(); }},
+      {"install", [&] { return TryInstall({keys_}, 9); }},
+      {"gather", [&] { return HetDevGather(context_, call_, &batch_, stream_); }},
+      {"sum", [&] { return HetDevSum(context_, call_, &batch_, 1, nullptr, stream_, &wanted_, &summed_); }},
+      {"tick", [&] { return HetDevTick(context_, call_, &batch_, stream_, &due_); }},
+      {"take", [&] { return HetDevTake(context_, use_.table, 10, stream_, &due_); }},
+      {"forget", [&] { return HetDevForget(context_, use_.table, HET_DEV_DROP, nullptr, stream_, &n_); }},
+      {"forget keys",
+       [&] { return HetDevForgetKeys(context_, use_.table, HET_DEV_DROP, keys_.data(), 1, stream_, &n_); }},
+      {"state", [&] { return HetDevState(context_, use_.table, stream_, &state_); }},
+  };
+  void ExpectEqual(const HetDevRowState& before, const HetDevRowState& after) {
+    EXPECT_EQ(after.found, before.found);
+    EXPECT_EQ(after.ticks, before.ticks);
+    EXPECT_EQ(after.base, before.base);
+  }
+
+ private:
+  const Keys keys_ = {1, 2};
+  HetDevSummed summed_;
+  HetDevExport due_;
+  HetDevTableState state_;
+  uint64_t n_ = 0;
+};
 
 // Each call with its n-th launch failing, for every n: HET_DEV_FAILED names the kernel, and no row has
 // changed.
 TEST_F(DeviceFailuresTest, LaunchesThatFailNameTheirKernelAndChangeNoRow) {
   SetBatch({1, 2});
-  HetDevSummed summed;
-  HetDevExport due;
-  const std::pair<const char*, std::function<int()>> calls[] = {
-      {"lookup", [&] { return TryLookup(); }},
-      {"install",
-       [&] {
-         return TryInstall({{1, 2}});
-       }},
-      {"gather", [&] { return HetDevGather(context_, call_, &batch_, stream_); }},
-      {"sum", [&] { return HetDevSum(context_, call_, &batch_, 1, nullptr, stream_, &wanted_, &summed); }},
-      {"tick", [&] { return HetDevTick(context_, call_, &batch_, stream_, &due); }},
-  };
-  for (const auto& [name, call] : calls) {
+  for (size_t of_step = 0; of_step < kOfAStep; ++of_step) {
+    const auto& [name, call] = calls_[of_step];
     SCOPED_TRACE(name);
     const HetDevRowState before = Inspect(1);
     if (std::string(name) == "tick") Sum();  // Inspect was another call
@@ -49,10 +65,7 @@ TEST_F(DeviceFailuresTest, LaunchesThatFailNameTheirKernelAndChangeNoRow) {
       }
       EXPECT_EQ(code, HET_DEV_FAILED);
       EXPECT_THAT(HetDevError(), AllOf(HasSubstr("launching kernel '"), HasSubstr("HetDevHostFailLaunch")));
-      const HetDevRowState after = Inspect(1);
-      EXPECT_EQ(after.found, before.found);
-      EXPECT_EQ(after.ticks, before.ticks);
-      EXPECT_EQ(after.base, before.base);
+      ExpectEqual(before, Inspect(1));
       if (std::string(name) == "tick") Sum();
     }
   }
@@ -67,25 +80,8 @@ TEST_F(DeviceFailuresTest, ADeviceThatSomebodyElseHasBroken) {
   Lookup();
   Sum();
   const HetDevRowState before = Inspect(1);
-  HetDevSummed summed;
-  HetDevExport due;
-  HetDevTableState state;
-  uint64_t discarded = 0;
-  const int64_t key = 1;
-  const std::function<int()> calls[] = {
-      [&] { return TryLookup(); },
-      [&] {
-        return TryInstall({{1, 2}}, 9);
-      },
-      [&] { return HetDevGather(context_, call_, &batch_, stream_); },
-      [&] { return HetDevSum(context_, call_, &batch_, 1, nullptr, stream_, &wanted_, &summed); },
-      [&] { return HetDevTick(context_, call_, &batch_, stream_, &due); },
-      [&] { return HetDevTake(context_, use_.table, 10, stream_, &due); },
-      [&] { return HetDevForget(context_, use_.table, HET_DEV_DROP, nullptr, stream_, &discarded); },
-      [&] { return HetDevForgetKeys(context_, use_.table, HET_DEV_DROP, &key, 1, stream_, &discarded); },
-      [&] { return HetDevState(context_, use_.table, stream_, &state); },
-  };
-  for (const auto& call : calls) {
+  for (const auto& [name, call] : calls_) {
+    SCOPED_TRACE(name);
     Sum();
     HetDevHostBreak(1);
     EXPECT_EQ(call(), HET_DEV_FAILED);
@@ -93,10 +89,7 @@ TEST_F(DeviceFailuresTest, ADeviceThatSomebodyElseHasBroken) {
     EXPECT_THAT(HetDevError(), AllOf(HasSubstr("had failed before this call began, in other work"),
                                      HasSubstr("HetDevHostBreak: an illegal memory access")));
   }
-  const HetDevRowState after = Inspect(1);
-  EXPECT_EQ(after.found, before.found);
-  EXPECT_EQ(after.ticks, before.ticks);
-  EXPECT_EQ(after.base, before.base);
+  ExpectEqual(before, Inspect(1));
   Sum();
   EXPECT_EQ(Tick(call_), HET_DEV_OK) << HetDevError();
   HetDevHostBreak(1);
@@ -112,8 +105,7 @@ TEST_F(DeviceFailuresTest, PageLockedMemoryThatEndsChangesNoRow) {
   EXPECT_EQ(HetDevStage(context_, 1000, &staged), HET_DEV_OUT_OF_HOST_MEMORY);
   EXPECT_THAT(HetDevError(), HasSubstr("page-locked host memory for 1250 bytes"));
   EXPECT_EQ(HetDevStage(context_, 1000, &staged), HET_DEV_OK) << HetDevError();
-  Keys many(200000);
-  std::iota(many.begin(), many.end(), 0);
+  const Keys many = Range(0, 200000);
   bool host = false, device = false;
   int code = HET_DEV_INVALID;
   for (uint64_t n = 1; code != HET_DEV_OK; ++n) {

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "het_tf/ext/gpu/cc/abi.h"
@@ -15,6 +17,12 @@
 namespace het::testing {
 
 using Keys = std::vector<int64_t>;
+
+inline Keys Range(int64_t first, size_t n) {
+  Keys keys(n);
+  std::iota(keys.begin(), keys.end(), first);
+  return keys;
+}
 
 // Device memory with a copy of `host`.
 template <typename T>
@@ -61,9 +69,8 @@ class LibraryFixture : public ::testing::Test {
 
   void SetUp() override {
     ASSERT_EQ(HetDevCreateContext(0, &context_), HET_DEV_OK) << HetDevError();
-    ASSERT_EQ(HetDevCreateCall(context_, &call_), HET_DEV_OK) << HetDevError();
-    const HetDevTableConfig config = SgdTable(64, kDim);
-    ASSERT_EQ(HetDevCreateTable(context_, &config, &use_.table), HET_DEV_OK) << HetDevError();
+    call_ = NewCall();
+    MakeTable(64);
     use_.push_bound = INT64_MAX;
     use_.learning_rate = 1;
     use_.stamp = use_.pinned_from = 1;
@@ -71,9 +78,22 @@ class LibraryFixture : public ::testing::Test {
   void TearDown() override {
     rows_.reset();
     gradients_.reset();
-    HetDevDestroyCall(context_, call_);
-    HetDevDestroyTable(context_, use_.table);
+    for (HetDevCall* call : calls_) HetDevDestroyCall(context_, call);
+    calls_.clear();
+    HetDevDestroyTable(context_, std::exchange(use_.table, nullptr));
     HetDevDestroyContext(context_);
+  }
+  HetDevCall* NewCall() {
+    HetDevCall* call = nullptr;
+    EXPECT_EQ(HetDevCreateCall(context_, &call), HET_DEV_OK) << HetDevError();
+    calls_.push_back(call);
+    return call;
+  }
+  // In the place of the table that there is.
+  void MakeTable(uint64_t capacity) {
+    const HetDevTableConfig config = SgdTable(capacity, kDim);
+    HetDevDestroyTable(context_, use_.table);
+    ASSERT_EQ(HetDevCreateTable(context_, &config, &use_.table), HET_DEV_OK) << HetDevError();
   }
 
   void SetBatch(const Keys& ids) {
@@ -85,6 +105,20 @@ class LibraryFixture : public ::testing::Test {
     feature_.ids = ids_.data();
     feature_.rows = rows_->get();
     feature_.gradients = gradients_->get();
+  }
+  // Makes features of the ids, so many each, one after the other in memory.
+  void Split(const std::vector<size_t>& sizes) {
+    features_.clear();
+    size_t begin = 0;
+    for (const size_t n : sizes) {
+      HetDevFeature& feature = features_.emplace_back(feature_);
+      feature.n = n;
+      feature.ids += begin;
+      feature.rows += begin * kDim;
+      feature.gradients += begin * kDim;
+      begin += n;
+    }
+    batch_ = {&use_, 1, features_.data(), static_cast<uint32_t>(sizes.size())};
   }
   int TryLookup() { return HetDevLookup(context_, call_, &batch_, 1, stream_, &wanted_); }
   Keys Lookup() {
@@ -147,8 +181,10 @@ class LibraryFixture : public ::testing::Test {
   HetDevStream stream_ = nullptr;
   HetDevContext* context_ = nullptr;
   HetDevCall* call_ = nullptr;
+  std::vector<HetDevCall*> calls_;  // all, also call_
   HetDevUse use_ = {};
-  HetDevFeature feature_ = {};
+  HetDevFeature feature_ = {};  // all ids
+  std::vector<HetDevFeature> features_;
   HetDevBatch batch_ = {&use_, 1, &feature_, 1};
   HetDevWanted wanted_ = {};
   HetDevExport victims_ = {};

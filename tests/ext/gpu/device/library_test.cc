@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -125,9 +124,7 @@ TEST_F(DeviceLibraryTest, VisitsAreClearedWhenLookupNumbersRepeat) {
 
 TEST_F(DeviceLibraryTest, EqualCallsAllocateNothing) {
   for (const size_t ids : {10000, 20000, 50000}) {
-    Keys keys(ids);
-    std::iota(keys.begin(), keys.end(), 0);
-    SetBatch(keys);
+    SetBatch(Range(0, ids));
     for (int i = 0; i < 2; ++i) EXPECT_EQ(Lookup().size(), ids);
     HetDevFailAllocation(context_, 1);
     EXPECT_EQ(TryLookup(), HET_DEV_OK) << ids << " ids: " << HetDevError();
@@ -217,11 +214,8 @@ TEST_F(DeviceLibraryTest, TickFollowsItsSum) {
   Sum();
   HetDevResetCall(context_, call_);
   refused(call_, "sum again");
-  HetDevCall* other = nullptr;
-  ASSERT_EQ(HetDevCreateCall(context_, &other), HET_DEV_OK);
   Sum();
-  EXPECT_EQ(Tick(other), HET_DEV_INVALID);
-  HetDevDestroyCall(context_, other);
+  EXPECT_EQ(Tick(NewCall()), HET_DEV_INVALID);
   Sum();
   feature_.n = 1;
   refused(call_, "same batch");

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -21,23 +20,9 @@ class DeviceOperationsTest : public LibraryFixture {};
 // Kernels, copies and fills of a step of 26 features, all hits and nothing due; a sort is 10 of them. On a
 // GPU each costs 2.75 us, whatever it does.
 TEST_F(DeviceOperationsTest, OperationsOfAStep) {
-  HetDevDestroyTable(context_, use_.table);
-  HetDevTableConfig config = SgdTable(1 << 17, kDim);
-  ASSERT_EQ(HetDevCreateTable(context_, &config, &use_.table), HET_DEV_OK) << HetDevError();
-  constexpr uint32_t kFeatures = 26;
-  Keys keys(kFeatures * 128);
-  std::iota(keys.begin(), keys.end(), 0);
-  SetBatch(keys);
-  std::vector<HetDevFeature> features;
-  for (uint32_t f = 0; f < kFeatures; ++f) {
-    HetDevFeature feature = feature_;
-    feature.n = 128;
-    feature.ids += f * 128;
-    feature.rows += f * 128 * kDim;
-    feature.gradients += f * 128 * kDim;
-    features.push_back(feature);
-  }
-  batch_ = {&use_, 1, features.data(), kFeatures};
+  MakeTable(1 << 17);
+  SetBatch(Range(0, 26 * 128));
+  Split(std::vector<size_t>(26, 128));
   Keys wanted = Lookup();
   const std::vector<int64_t> bases(wanted.size(), 5);
   const std::vector<uint8_t> admit(wanted.size(), 1);
@@ -132,16 +117,11 @@ TEST_F(DeviceOperationsTest, ASumLooksAgainWhenRowsMayHaveMoved) {
   Install({1});
   // Another step, which no longer pins this one's rows, fills the table.
   EXPECT_EQ(after([&] {
-              Keys others(900);
-              std::iota(others.begin(), others.end(), 1000);
-              HetDevCall* other = nullptr;
-              ASSERT_EQ(HetDevCreateCall(context_, &other), HET_DEV_OK);
-              std::swap(call_, other);
+              HetDevCall* const own = std::exchange(call_, NewCall());
               use_.stamp = use_.pinned_from = 7;
-              TryInstall({others});
+              TryInstall({Range(1000, 900)});
               use_.stamp = use_.pinned_from = 1;
-              std::swap(call_, other);
-              HetDevDestroyCall(context_, other);
+              call_ = own;
             }).second.size(),
             3u);
 }
@@ -149,8 +129,7 @@ TEST_F(DeviceOperationsTest, ASumLooksAgainWhenRowsMayHaveMoved) {
 // A row that a lookup did not find, and that another, older step has brought in since, does not have the
 // stamp of the later step. Installs that pin only that one may evict it.
 TEST_F(DeviceOperationsTest, ARowOfAnOlderStepIsNotKept) {
-  HetDevCall* older = nullptr;
-  ASSERT_EQ(HetDevCreateCall(context_, &older), HET_DEV_OK);
+  HetDevCall* older = NewCall();
   SetBatch({1});
   use_.stamp = use_.pinned_from = 5;
   EXPECT_EQ(Lookup(), Keys{1});
@@ -163,7 +142,6 @@ TEST_F(DeviceOperationsTest, ARowOfAnOlderStepIsNotKept) {
   const uint64_t n = CountOperations([&] { Sum(); });
   HetDevResetCall(context_, call_);
   EXPECT_EQ(CountOperations([&] { Sum(); }), n + 1) << "it looked again as before, and copied the ids";
-  HetDevDestroyCall(context_, older);
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -86,21 +85,9 @@ TEST_F(DeviceStreamsTest, ATickWaitsForNothing) {
 // A tick of 65 features reads them from page-locked memory, which the next call
 // must not write meanwhile.
 TEST_F(DeviceStreamsTest, ACallLeavesThePageLockedMemoryOfATick) {
-  constexpr uint32_t kFeatures = 65;
-  Keys keys(kFeatures);
-  std::iota(keys.begin(), keys.end(), 1);
-  const HetDevTableConfig config = SgdTable(4096, kDim);
-  HetDevDestroyTable(context_, use_.table);
-  ASSERT_EQ(HetDevCreateTable(context_, &config, &use_.table), HET_DEV_OK) << HetDevError();
-  SetBatch(keys);
-  std::vector<HetDevFeature> all(kFeatures, feature_);
-  for (uint32_t f = 0; f < kFeatures; ++f) {
-    all[f].n = 1;
-    all[f].ids += f;
-    all[f].rows += f * kDim;
-    all[f].gradients += f * kDim;
-  }
-  batch_ = {&use_, 1, all.data(), kFeatures};
+  MakeTable(4096);
+  SetBatch(Range(1, 65));
+  Split(std::vector<size_t>(65, 1));
   Install(Lookup());
   for (uint64_t turn = 0; turn < 20; ++turn) {
     HetDevHostSeed(turn);
@@ -128,31 +115,26 @@ TEST_F(DeviceStreamsTest, ALookupDoesNotWaitForTheModel) {
   EXPECT_EQ(Tick(call_), HET_DEV_OK) << HetDevError();
   SetBatch({1, 2, 3});
   for (int turn = 0; turn < 8; ++turn) Lookup();  // memory is there
-  std::vector<HetDevCall*> calls;
   for (int turn = 0; turn < 3; ++turn) {
     const uint64_t all = HetDevHostAllWaits(), of_stream = HetDevHostWaits(stream_);
     EXPECT_EQ(Lookup(), Keys{3});
     EXPECT_EQ(HetDevHostWaits(stream_), of_stream);
     EXPECT_EQ(HetDevHostAllWaits(), all + 2) << "for counts, and for the list of wanted rows";
     if (turn == 0) HetDevHostHold(stream_, 1);
-    calls.push_back(call_);
-    ASSERT_EQ(HetDevCreateCall(context_, &call_), HET_DEV_OK);
+    call_ = NewCall();
   }
   HetDevHostHold(stream_, 0);
   ASSERT_EQ(HetDevSynchronize(context_, stream_), HET_DEV_OK) << HetDevError();
   EXPECT_THAT(rows_->Read(), ElementsAre(0, 0.5, 1, 1.5, -999, -999));
-  for (HetDevCall* call : calls) HetDevDestroyCall(context_, call);
 }
 
 // A lookup on another stream comes after the last one has halved the frequencies, which both change.
 TEST_F(DeviceStreamsTest, ALookupComesAfterWhatHasChangedRows) {
-  Keys keys(40);
-  std::iota(keys.begin(), keys.end(), 1);
   const auto frequency = [&](uint64_t seed, bool wait) {
     TearDown();
     SetUp();
     HetDevHostSeed(seed);
-    SetBatch(keys);
+    SetBatch(Range(1, 40));
     Install(Lookup());
     for (int turn = 0; turn < 40; ++turn) {
       TakeStream(turn);
@@ -170,45 +152,31 @@ TEST_F(DeviceStreamsTest, ALookupComesAfterWhatHasChangedRows) {
 TEST_F(DeviceStreamsTest, ACallComesAfterTheRowsOfTwoLookups) {
   SetBatch({1, 2});
   Install(Lookup());
-  HetDevCall* first = nullptr;
-  ASSERT_EQ(HetDevCreateCall(context_, &first), HET_DEV_OK);
   TakeStream(1);
   HetDevHostHold(stream_, 1);
-  std::swap(call_, first);
   Lookup();
-  std::swap(call_, first);
+  call_ = NewCall();
   TakeStream(2);
   Lookup();
   EXPECT_DEATH(Install({1, 2}), "waits for work that is held back");
   TakeStream(1);
   HetDevHostHold(stream_, 0);
-  HetDevDestroyCall(context_, first);
 }
 
 // A lookup while rows of the one before are still to be copied: from the places that its call has kept, which
 // the same call would write, and by features in scratch memory: 65 do not fit into a kernel's parameters.
 TEST_F(DeviceStreamsTest, ALookupLeavesTheRowsOfTheOneBefore) {
-  Keys keys(130);
-  std::iota(keys.begin(), keys.end(), 1);
-  const HetDevTableConfig config = SgdTable(4096, kDim);
-  HetDevDestroyTable(context_, use_.table);
-  ASSERT_EQ(HetDevCreateTable(context_, &config, &use_.table), HET_DEV_OK) << HetDevError();
+  const Keys keys = Range(1, 130);
+  MakeTable(4096);
   SetBatch(keys);
   Install(Lookup());
-  HetDevCall* other = nullptr;
-  ASSERT_EQ(HetDevCreateCall(context_, &other), HET_DEV_OK);
+  HetDevCall* other = NewCall();
   for (uint64_t turn = 0; turn < 20; ++turn) {
     HetDevHostSeed(turn);
     const uint32_t features = turn % 2 == 0 ? 1 : 65;
     const auto look = [&](int stream) {
       TakeStream(stream);
-      std::vector<HetDevFeature> all(features, feature_);
-      for (uint32_t f = 0; f < features; ++f) {
-        all[f].n = keys.size() / features;
-        all[f].ids += f * all[f].n;
-        all[f].rows += f * all[f].n * kDim;
-      }
-      batch_ = {&use_, 1, all.data(), features};
+      Split(std::vector<size_t>(features, keys.size() / features));
       EXPECT_THAT(Lookup(), IsEmpty());
     };
     SetBatch(keys);
@@ -226,16 +194,12 @@ TEST_F(DeviceStreamsTest, ALookupLeavesTheRowsOfTheOneBefore) {
       ASSERT_EQ(read[i * kDim], static_cast<float>(keys[i])) << "in turn " << turn;
     }
   }
-  HetDevDestroyCall(context_, other);
 }
 
 // A call that fails after it has waited once leaves work behind, which the next call, on another stream, must
 // not meet: HetDevInstall reads its plan and then needs memory for victims.
 TEST_F(DeviceStreamsTest, ACallComesAfterTheWorkOfOneThatFailed) {
-  Keys old(24), others(640), many(20000);
-  std::iota(old.begin(), old.end(), 1);
-  std::iota(others.begin(), others.end(), 10001);
-  std::iota(many.begin(), many.end(), 100001);
+  const Keys old = Range(1, 24), others = Range(10001, 640), many = Range(100001, 20000);
   int failed = 0;
   for (uint64_t turn = 0; turn < 30; ++turn) {
     TearDown();

@@ -22,13 +22,7 @@ class DeviceSumsTest : public LibraryFixture {
     Keys ids = first;
     ids.insert(ids.end(), second.begin(), second.end());
     SetBatch(ids);
-    features_.assign(2, feature_);
-    features_[0].n = first.size();
-    features_[1].n = second.size();
-    features_[1].ids += first.size();
-    features_[1].rows += first.size() * kDim;
-    features_[1].gradients += first.size() * kDim;
-    batch_ = {&use_, 1, features_.data(), 2};
+    Split({first.size(), second.size()});
     Install(Lookup());
     ASSERT_EQ(HetDevGather(context_, call_, &batch_, stream_), HET_DEV_OK) << HetDevError();
   }
@@ -56,7 +50,6 @@ class DeviceSumsTest : public LibraryFixture {
     return {ticks, row[0]};
   }
 
-  std::vector<HetDevFeature> features_;
   uint64_t operations_ = 0;
 };
 
