@@ -171,26 +171,6 @@ TEST_F(DeviceClientTest, ARowThatMovesWhileItsReadWaits) {
   EXPECT_EQ(wanted.subscribed, (std::vector<uint8_t>{1, 0, 0}));
 }
 
-// A part without rows is a question that no read waits for.
-TEST_F(DeviceClientTest, APartWithoutRowsAsksForNotifications) {
-  WorldConfig config = Bounded(2);
-  config.workers = 2;
-  config.cache.checks = Checks::kNotified;
-  config.cache.push_bound = 0;
-  Make(config);
-  Rows wanted(schema(), {1}, {kNoBase}), none(schema(), {}, {});
-  ASSERT_TRUE(devices().Read(&wanted.read, true).ok());
-  EXPECT_EQ(wanted.subscribed[0], 1);
-  for (int i = 0; i < 3; ++i) Train(1, {1});
-  ASSERT_TRUE(devices().Read(&none.read, false).ok());
-  client().Progress(0);
-  EXPECT_TRUE(lines_.moved.empty()) << "a read without training asks nothing";
-  ASSERT_TRUE(devices().BeginRead(&none.read, true)->done());
-  client().Progress(0);
-  client().Progress(0);
-  EXPECT_EQ(lines_.moved, (std::vector<Key>{1}));
-}
-
 TEST_F(DeviceClientTest, ATableThatIsGone) {
   WorldConfig config = Bounded(3);
   config.tables = 2;
@@ -236,15 +216,6 @@ TEST_F(DeviceClientTest, PushesOfManyRowsAreSeveralFrames) {
   EXPECT_LE(frames, 30u);
   EXPECT_GE(shared, 1u);
   for (Key key : keys) EXPECT_EQ(world().ServerClock(At(key)), 2);
-}
-
-TEST_F(DeviceClientTest, OnlyTrainingReadsAdmit) {
-  Make(Bounded(0, 10));
-  for (const bool training : {false, true}) {
-    Rows wanted(schema(), {1}, {kNoBase});
-    ASSERT_TRUE(devices().Read(&wanted.read, training).ok());
-    EXPECT_EQ(wanted.admit[0], training);
-  }
 }
 
 // Exported updates are accepted despite errors of the network, which the wait reports.
