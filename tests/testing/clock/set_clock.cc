@@ -1,5 +1,6 @@
-// A library for LD_PRELOAD: the time of day differs from the machine's by the seconds that the file of the
-// environment's HET_TEST_CLOCK has (test_clock.h). Other clocks are as they are.
+// A library for LD_PRELOAD: the time of day differs from the machine's by the seconds that the test's
+// process, or one that it forked, gave SetClock; the file that the environment's HET_TEST_CLOCK names has
+// them. Other clocks are as they are.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -12,20 +13,25 @@
 
 namespace {
 
-const int64_t* offset = nullptr;
+int64_t* offset = nullptr;
 
 __attribute__((constructor)) void MapOffset() {
   const char* const path = std::getenv("HET_TEST_CLOCK");
-  const int file = path == nullptr ? -1 : open(path, O_RDONLY);
-  if (file < 0) return;
-  void* const memory = mmap(nullptr, sizeof *offset, PROT_READ, MAP_SHARED, file, 0);
+  const int file = path == nullptr ? -1 : open(path, O_RDWR | O_CREAT, 0600);
+  if (file < 0 || ftruncate(file, sizeof *offset) != 0) std::abort();
+  void* const memory = mmap(nullptr, sizeof *offset, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   close(file);
-  if (memory != MAP_FAILED) offset = static_cast<const int64_t*>(memory);
+  if (memory == MAP_FAILED) std::abort();
+  offset = static_cast<int64_t*>(memory);
 }
 
 }  // namespace
 
 extern "C" {
+
+__attribute__((visibility("default"))) void SetClock(int64_t seconds) {
+  __atomic_store_n(offset, seconds, __ATOMIC_RELAXED);
+}
 
 __attribute__((visibility("default"))) int clock_gettime(clockid_t clock, timespec* now) noexcept {
   const auto result = static_cast<int>(syscall(SYS_clock_gettime, clock, now));

@@ -21,27 +21,6 @@
 namespace het::testing {
 namespace {
 
-// hiredis may write to a server that has just ended: SIGPIPE must not end the test. Only during a call: other
-// signals of ours must arrive.
-class WithoutSigpipe {
- public:
-  WithoutSigpipe() {
-    sigemptyset(&pipe_);
-    sigaddset(&pipe_, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
-  }
-  ~WithoutSigpipe() {
-    const timespec now = {0, 0};
-    while (sigtimedwait(&pipe_, nullptr, &now) == SIGPIPE) {
-    }
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-
- private:
-  sigset_t pipe_;
-  sigset_t before_;
-};
-
 std::string Setting(const char* variable, const char* otherwise) {
   const char* value = std::getenv(variable);
   return value != nullptr && *value != '\0' ? value : otherwise;
@@ -132,16 +111,16 @@ bool RedisServer::Start() {
       pid_ = -1;
       return false;
     }
-    context_.reset(redisConnectUnix((dir_ + "/socket").c_str()));
-    if (context_ != nullptr && context_->err == 0 && Command({"PING"}).text == "PONG") return true;
-    context_.reset();
+    connection_ = std::make_unique<RedisConnection>(address().nodes[0], address());
+    if (Command({"PING"}).text == "PONG") return true;
+    connection_.reset();
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   return false;
 }
 
 void RedisServer::Kill() {
-  context_.reset();
+  connection_.reset();
   if (pid_ <= 0) return;
   kill(pid_, SIGKILL);
   waitpid(pid_, nullptr, 0);
@@ -155,20 +134,8 @@ bool RedisServer::Restart() {
 }
 
 RedisReply RedisServer::Command(const Arguments& args) {
-  std::vector<const char*> pointers;
-  std::vector<size_t> sizes;
-  for (const std::string& arg : args) {
-    pointers.push_back(arg.data());
-    sizes.push_back(arg.size());
-  }
-  if (context_ == nullptr) return RedisReply();
-  const WithoutSigpipe server_may_be_gone;
-  auto* reply = static_cast<redisReply*>(
-      redisCommandArgv(context_.get(), static_cast<int>(args.size()), pointers.data(), sizes.data()));
-  if (reply == nullptr) return RedisReply();
-  RedisReply copy = Copy(*reply);
-  freeReplyObject(reply);
-  return copy;
+  const auto reply = up() ? connection_->Ask(args, 300) : Status(Code::kUnavailable, "it is down");
+  return reply.ok() ? RedisReply(reply.value()) : RedisReply();
 }
 
 int64_t RedisServer::Info(const std::string& section, const std::string& field) {
@@ -180,6 +147,29 @@ int64_t RedisServer::Info(const std::string& section, const std::string& field) 
   return -1;
 }
 
+std::string RedisServer::Stat(const std::string& field, const std::string& key) {
+  const RedisReply reply = Command({"HET.STAT", key});
+  for (size_t i = 0; i + 1 < reply.elements.size(); i += 2) {
+    const RedisReply& value = reply.elements[i + 1];
+    if (reply.elements[i].text != field) continue;
+    return value.kind == het::RedisReply::kInteger ? std::to_string(value.integer) : value.text;
+  }
+  return "no " + field + ": " + reply.text;
+}
+
+std::vector<RedisReply> RedisServer::Tables(const std::string& key) {
+  const RedisReply page = Command({"HET.STAT", key, "TABLES"});
+  EXPECT_EQ(page.elements.size(), 2u) << page.text;
+  if (page.elements.size() != 2) return {};
+  EXPECT_EQ(page.elements[0].text, "0");
+  return page.elements[1].elements;
+}
+
+std::string RedisServer::Digest(const std::string& key) {
+  const RedisReply reply = Command({"DEBUG", "DIGEST-VALUE", key});
+  return reply.elements.size() == 1 ? reply.elements[0].text : "no digest: " + reply.text;
+}
+
 bool RedisServer::Await(const std::string& section, const std::string& line) {
   return Eventually([&] { return Command({"INFO", section}).text.find(line) != std::string::npos; });
 }
@@ -188,15 +178,6 @@ bool RedisServer::AwaitCopy(RedisServer* replica) {
   if (!replica->Await("replication", "master_link_status:up")) return false;
   const int64_t until = Info("replication", "master_repl_offset");
   return Eventually([&] { return replica->Info("replication", "slave_repl_offset") >= until; });
-}
-
-RedisReply RedisServer::Copy(const redisReply& reply) {
-  RedisReply copy;
-  copy.type = reply.type;
-  copy.text = reply.str == nullptr ? "" : std::string(reply.str, reply.len);
-  copy.integer = reply.integer;
-  for (size_t i = 0; i < reply.elements; ++i) copy.elements.push_back(Copy(*reply.element[i]));
-  return copy;
 }
 
 }  // namespace het::testing

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <hiredis/hiredis.h>
 #include <sys/types.h>
 
 #include <chrono>
@@ -13,6 +12,8 @@
 #include <string_view>
 #include <thread>
 #include <vector>
+
+#include "het_tf/ext/ps/client/connection.h"
 
 namespace het::testing {
 
@@ -28,13 +29,20 @@ bool Eventually(Condition condition) {
 
 // A reply of the server.
 struct RedisReply {
-  int type = REDIS_REPLY_ERROR;
+  RedisReply() = default;
+  explicit RedisReply(const het::RedisReply& reply)
+      : kind(reply.kind),
+        text(reply.text()),
+        integer(reply.integer),
+        elements(reply.array.begin(), reply.array.end()) {}
+
+  het::RedisReply::Kind kind = het::RedisReply::kError;
   std::string text = "no answer";  // for strings, status lines and errors
   int64_t integer = 0;
   std::vector<RedisReply> elements;
 
-  bool error() const { return type == REDIS_REPLY_ERROR; }
-  bool ok() const { return type == REDIS_REPLY_STATUS && text == "OK"; }
+  bool error() const { return kind == het::RedisReply::kError; }
+  bool ok() const { return text == "OK"; }
   bool StartsWith(std::string_view prefix) const { return text.compare(0, prefix.size(), prefix) == 0; }
 };
 
@@ -60,9 +68,9 @@ class RedisServer {
   RedisServer& operator=(const RedisServer&) = delete;
 
   // Whether it runs and answers.
-  bool up() const { return context_ != nullptr; }
+  bool up() const { return connection_ != nullptr; }
   const std::string& dir() const { return dir_; }
-  std::string address() const { return "unix://" + dir_ + "/socket"; }
+  ServerAddress address() const { return ParseServerAddress("unix://" + dir_ + "/socket").value(); }
   pid_t pid() const { return pid_; }
   std::string Log() const;
   // The part of the append-only file whose name has this in it, such as ".incr.".
@@ -77,6 +85,11 @@ class RedisServer {
   RedisReply Command(const Arguments& args);
   // Returns a number from INFO; -1 if it is missing.
   int64_t Info(const std::string& section, const std::string& field);
+  // Of a partition: a field of HET.STAT; the tables of HET.STAT TABLES, which must be few; a digest, equal
+  // for equal partitions.
+  std::string Stat(const std::string& field, const std::string& key = "p");
+  std::vector<RedisReply> Tables(const std::string& key = "p");
+  std::string Digest(const std::string& key = "p");
   // Waits until INFO has this line.
   bool Await(const std::string& section, const std::string& line);
   // Waits until a replica has everything that this server has. WAIT is no answer: it looks at the writes of
@@ -84,16 +97,10 @@ class RedisServer {
   bool AwaitCopy(RedisServer* replica);
 
  private:
-  struct Disconnect {
-    void operator()(redisContext* context) const { redisFree(context); }
-  };
-
-  static RedisReply Copy(const redisReply& reply);
-
   Arguments settings_;
   std::string dir_;
   pid_t pid_ = -1;
-  std::unique_ptr<redisContext, Disconnect> context_;
+  std::unique_ptr<RedisConnection> connection_;
 };
 
 // A test that needs a server, also as another test's base; skipped, with the reason, if none can run.

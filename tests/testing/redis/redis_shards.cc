@@ -17,6 +17,15 @@ void Await(Fn done) {
 
 }  // namespace
 
+void MakeNamespace(const ServerAddress& address, uint32_t partitions) {
+  RedisCluster cluster(address);
+  EXPECT_TRUE(cluster.Refresh(10).ok());
+  const std::string key = MetaKey("");
+  const auto made =
+      cluster.Ask(key, {"HSET", key, "partitions", std::to_string(partitions), "hash_seed", "99"}, 10);
+  EXPECT_TRUE(made.ok() && made.value().ok());
+}
+
 RedisShards::RedisShards(size_t shards, const RedisServer::Arguments& settings, size_t replicas) {
   if (shards + replicas == 1) {
     servers_.push_back(std::make_unique<RedisServer>(settings));
@@ -63,7 +72,7 @@ RedisShards::RedisShards(size_t shards, const RedisServer::Arguments& settings, 
 }
 
 ServerAddress RedisShards::address() const {
-  if (ports_.empty()) return ParseServerAddress("unix://" + servers_[0]->dir() + "/socket").value();
+  if (ports_.empty()) return servers_[0]->address();
   return ParseServerAddress("redis://" + Endpoint(0) + "," + Endpoint(ports_.size() - 1)).value();
 }
 

@@ -11,6 +11,9 @@
 
 namespace het::testing {
 
+// Makes the namespace "" with so many partitions; a worker would make kNewPartitions.
+void MakeNamespace(const ServerAddress& address, uint32_t partitions);
+
 class RedisShards {
  public:
   // `settings` go to every server. With one shard and no replica there is no cluster.

@@ -20,11 +20,14 @@ std::string Encoded(const Request& request) {
 
 Reply Decoded(const RedisReply& reply) {
   Reply decoded;
-  EXPECT_EQ(reply.type, REDIS_REPLY_STRING) << reply.text;
+  EXPECT_EQ(reply.kind, het::RedisReply::kString) << reply.text;
   EXPECT_TRUE(Decode(View(reply.text), &decoded).ok()) << reply.text;
   return decoded;
 }
 
+namespace {
+
+// A reply frame without the incarnation, the only difference between copies of a partition.
 std::string WithoutInc(const std::string& frame) {
   Reply reply;
   if (!Decode(View(frame), &reply).ok()) return frame;
@@ -52,6 +55,8 @@ void AddRows(const std::string& chunk, Rows* rows) {
   }
   ASSERT_EQ(r.left(), 0u);
 }
+
+}  // namespace
 
 TableSpec MakeSpec(const std::string& name, uint32_t dim, const std::string& optimizer) {
   TableSpec spec = NewSpec(name, dim, optimizer, {"uniform", -1, 1});
@@ -118,11 +123,7 @@ void RedisStore::Push(size_t frames) {
   }
 }
 
-Rows RedisStore::ServerRows(const std::string& key, const std::string& count) {
-  return ScanAll(server_.get(), key, count);
-}
-
-Rows RedisStore::ScanAll(RedisServer* server, const std::string& key, const std::string& count) {
+Rows ServerRows(RedisServer* server, const std::string& key, const std::string& count) {
   Rows rows;
   std::string cursor = "0";
   do {
@@ -150,12 +151,12 @@ Rows RedisStore::ModelRows() {
 void RedisStore::ExpectEqual(RedisServer* server) {
   if (server == nullptr) server = server_.get();
   ASSERT_TRUE(server->up()) << server->Log();
-  EXPECT_EQ(ScanAll(server, "p", "1000"), ModelRows());
+  EXPECT_EQ(ServerRows(server, "p", "1000"), ModelRows());
   const Request question = NewRequest(0);
   const Reply reply = Decoded(server->Command({"HET.READ", "p", Encoded(question)}));
   EXPECT_EQ(reply.same_seq ? question.newest_seq() : reply.last_seq, model_.clients().LastSeq(kClient));
   EXPECT_EQ(reply.status, FrameStatus::kOk);
-  const std::vector<RedisReply> tables = TablesOf(server);
+  const std::vector<RedisReply> tables = server->Tables();
   ASSERT_EQ(tables.size(), model_.shards().size());
   size_t i = 0;
   for (const auto& [id, shard] : model_.shards()) {
@@ -167,35 +168,6 @@ void RedisStore::ExpectEqual(RedisServer* server) {
     EXPECT_EQ(line[3].integer, static_cast<int64_t>(shard->rows().size()));
     EXPECT_EQ(line[5].integer, shard->clock_floor());
   }
-}
-
-std::string RedisStore::Digest(const std::string& key) {
-  const RedisReply reply = Command({"DEBUG", "DIGEST-VALUE", key});
-  return reply.elements.size() == 1 ? reply.elements[0].text : "no digest: " + reply.text;
-}
-
-std::string RedisStore::Stat(const std::string& field, const std::string& key) {
-  return StatOf(server_.get(), field, key);
-}
-
-std::vector<RedisReply> RedisStore::Tables(const std::string& key) { return TablesOf(server_.get(), key); }
-
-std::vector<RedisReply> RedisStore::TablesOf(RedisServer* server, const std::string& key) {
-  const RedisReply page = server->Command({"HET.STAT", key, "TABLES"});
-  EXPECT_EQ(page.elements.size(), 2u) << page.text;
-  if (page.elements.size() != 2) return {};
-  EXPECT_EQ(page.elements[0].text, "0");
-  return page.elements[1].elements;
-}
-
-std::string RedisStore::StatOf(RedisServer* server, const std::string& field, const std::string& key) {
-  const RedisReply reply = server->Command({"HET.STAT", key});
-  for (size_t i = 0; i + 1 < reply.elements.size(); i += 2) {
-    const RedisReply& value = reply.elements[i + 1];
-    if (reply.elements[i].text != field) continue;
-    return value.type == REDIS_REPLY_INTEGER ? std::to_string(value.integer) : value.text;
-  }
-  return "no " + field + ": " + reply.text;
 }
 
 Key RedisStore::NewKey(std::unordered_set<Key>* taken) {

@@ -24,13 +24,11 @@ inline Span<const uint8_t> View(const std::string& text) {
 std::string Encoded(const Request& request);
 Reply Decoded(const RedisReply& reply);
 
-// A reply frame without the incarnation, the only difference between copies of a partition.
-std::string WithoutInc(const std::string& frame);
-
 // (table, key) -> clock, count and floats, as bytes; without last_used, which is the server's time.
 using Rows = std::map<std::pair<uint64_t, Key>, std::string>;
 
-void AddRows(const std::string& chunk, Rows* rows);
+// Those of a partition, by pages of `count`.
+Rows ServerRows(RedisServer* server, const std::string& key = "p", const std::string& count = "7");
 
 TableSpec MakeSpec(const std::string& name, uint32_t dim, const std::string& optimizer = "adagrad");
 
@@ -58,20 +56,10 @@ class RedisStore {
   void Push(size_t frames);
   uint64_t pushes_applied() const { return pushes_applied_; }
 
-  Rows ServerRows(const std::string& key = "p", const std::string& count = "7");
-  static Rows ScanAll(RedisServer* server, const std::string& key, const std::string& count);
   Rows ModelRows();
 
   // Compares rows, clocks, last_seq, epochs and specs.
   void ExpectEqual(RedisServer* server = nullptr);
-
-  // A digest of a key's content: equal for equal partitions.
-  std::string Digest(const std::string& key = "p");
-  std::string Stat(const std::string& field, const std::string& key = "p");
-  // The tables of HET.STAT TABLES, which must be few.
-  std::vector<RedisReply> Tables(const std::string& key = "p");
-  static std::vector<RedisReply> TablesOf(RedisServer* server, const std::string& key = "p");
-  static std::string StatOf(RedisServer* server, const std::string& field, const std::string& key = "p");
 
  private:
   // A key that is not in `taken`; adds it there.

@@ -1,22 +1,24 @@
 #include "tests/testing/redis/remote_worker.h"
 
 #include <cstdlib>
+#include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "tests/testing/table_specs.h"
-
 namespace het::testing {
 
-std::function<void(const std::string&)> Notices::Listener() {
-  return [this](const std::string& text) {
+ClientConfig Notices::Listening(ClientConfig config) {
+  if (config.notice != nullptr) return config;
+  config.notice = [this](const std::string& text) {
     std::lock_guard<std::mutex> lock(mutex_);
     texts_.push_back(text);
   };
+  return config;
 }
 
-std::vector<std::string> Notices::With(const std::string& part) const {
+std::vector<std::string> Notices::NoticesWith(const std::string& part) const {
   std::lock_guard<std::mutex> lock(mutex_);
   std::vector<std::string> found;
   for (const std::string& text : texts_) {
@@ -25,22 +27,38 @@ std::vector<std::string> Notices::With(const std::string& part) const {
   return found;
 }
 
-RemoteWorker::RemoteWorker(const std::string& address, ClientConfig config, int64_t bound, size_t capacity) {
-  if (config.notice == nullptr) config.notice = notices.Listener();
-  auto made = OpenRemoteEngine(ParseServerAddress(address).value(), "", 1, config);
-  EXPECT_TRUE(made.ok()) << made.status().message();
-  if (!made.ok()) return;
-  TableOptions options;
-  options.cache = CacheConfig();
-  options.cache->capacity = capacity;
-  options.cache->pull_bound = bound;
-  options.cache->push_bound = bound;
-  options.cache->write_back_rows = 0;
-  process_ = std::make_unique<Process>(made.value(), NewSpec("t", kDim, "sgd", {"zeros", 0, 0}), options);
+namespace {
+
+CacheConfig NewCache(int64_t bound, size_t capacity) {
+  CacheConfig cache;
+  cache.capacity = capacity;
+  cache.pull_bound = cache.push_bound = bound;
+  cache.write_back_rows = 0;
+  return cache;
 }
 
+std::shared_ptr<Engine> Open(const ServerAddress& address, const ClientConfig& config) {
+  auto made = OpenRemoteEngine(address, "", 1, config);
+  if (!made.ok()) throw std::runtime_error(made.status().message());
+  return made.value();
+}
+
+}  // namespace
+
+RemoteWorker::RemoteWorker(const ServerAddress& address, const ClientConfig& config, int64_t bound,
+                           size_t capacity)
+    : RemoteWorker(address, config, NewCache(bound, capacity)) {}
+
+RemoteWorker::RemoteWorker(const ServerAddress& address, const ClientConfig& config, const CacheConfig& cache)
+    : Process(Open(address, Listening(config)), Spec(), {cache}) {}
+
 void RemoteWorker::Train(const std::vector<int64_t>& ids) {
-  const Status status = Step(ids);
+  const Status status = Count(ids);
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
+void RemoteWorker::Flush() {
+  const Status status = engine().caches().Flush();
   EXPECT_TRUE(status.ok()) << status.message();
 }
 

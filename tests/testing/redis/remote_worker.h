@@ -6,7 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -15,43 +14,39 @@
 #include "het_tf/ext/ps/client/remote_engine.h"
 #include "tests/testing/process.h"
 #include "tests/testing/redis/redis_server.h"
+#include "tests/testing/table_specs.h"
 
 namespace het::testing {
 
 // A worker's notices to its user.
 class Notices {
  public:
-  std::function<void(const std::string&)> Listener();
-  std::vector<std::string> With(const std::string& part) const;
+  std::vector<std::string> NoticesWith(const std::string& part) const;
+
+ protected:
+  // Of a client that has no listener.
+  ClientConfig Listening(ClientConfig config);
 
  private:
   mutable std::mutex mutex_;
   std::vector<std::string> texts_;
 };
 
-class RemoteWorker {
+class RemoteWorker : public Notices, public Process {
  public:
-  static constexpr size_t kDim = Process::kDim;
+  static TableSpec Spec() { return NewSpec("t", kDim, "sgd", {"zeros", 0, 0}); }
 
+  // Throws the status of a server that cannot be used.
+  RemoteWorker(const ServerAddress& address, const ClientConfig& config, const CacheConfig& cache);
   // `bound` is the bound of reads and of writes.
-  RemoteWorker(const std::string& address, ClientConfig config, int64_t bound = 0, size_t capacity = 1000);
+  RemoteWorker(const ServerAddress& address, const ClientConfig& config, int64_t bound = 0,
+               size_t capacity = 1000);
 
-  bool ok() const { return process_ != nullptr; }
-  Engine& engine() { return process_->engine(); }
-
-  // One step: adds 1 to each id's row.
-  Status Step(const std::vector<int64_t>& ids) { return process_->Count(ids); }
+  // One step, which must succeed.
   void Train(const std::vector<int64_t>& ids);
-  // Announces a step with these ids. May run during another thread's step.
-  void Plan(const std::vector<int64_t>& ids) { process_->Plan(ids); }
-  // Returns an inference's value; -1 after an error.
-  float Value(int64_t id) { return process_->Value(id); }
+  // Sends all updates.
+  void Flush();
   uint64_t Counter(const std::string& name);
-
-  Notices notices;
-
- private:
-  std::unique_ptr<Process> process_;
 };
 
 }  // namespace het::testing

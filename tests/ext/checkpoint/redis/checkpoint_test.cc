@@ -41,7 +41,7 @@ class RedisCheckpoint : public ::testing::Test {
   std::unique_ptr<het::RedisStore> Open(const std::string& name, uint32_t partitions, uint64_t seed) {
     server_->Command(
         {"HSET", "het:" + name, "partitions", std::to_string(partitions), "hash_seed", std::to_string(seed)});
-    auto store = het::RedisStore::Open(ParseServerAddress(server_->address()).value(), name, 10, nullptr);
+    auto store = het::RedisStore::Open(server_->address(), name, 10, nullptr);
     EXPECT_TRUE(store.ok()) << store.status().message();
     return std::move(store.value());
   }
@@ -120,22 +120,21 @@ TEST_F(RedisCheckpoint, WorkersWithWarmCaches) {
   config.deadline = 20;
   RemoteWorker loader(server_->address(), config, 50);
   RemoteWorker other(server_->address(), config, 50);
-  ASSERT_TRUE(loader.ok() && other.ok());
   for (int i = 0; i < 3; ++i) loader.Train({1, 2});
-  ASSERT_TRUE(loader.engine().caches().Flush().ok());
+  loader.Flush();
   SaveRequest save;
   save.tables = {"t"};
   save.partitions = {0, 1, 2, 3};
   ASSERT_TRUE(SaveRows(&loader.engine(), In("rows"), save).ok());
 
   for (int i = 0; i < 5; ++i) other.Train({2, 3});
-  ASSERT_TRUE(other.engine().caches().Flush().ok());
+  other.Flush();
   loader.Train({1});
   other.Train({1, 2});  // both have unsent updates
   ASSERT_EQ(other.Counter("discarded_ticks"), 0u);
 
   ASSERT_TRUE(loader.engine().loads().Begin("loader", 60).ok());
-  EXPECT_EQ(loader.notices.With("1 updates that had not been sent were discarded").size(), 1u);
+  EXPECT_EQ(loader.NoticesWith("1 updates that had not been sent were discarded").size(), 1u);
   EXPECT_THAT(other.engine().loads().Begin("another", 60).message(), HasSubstr("loader loads since"));
   ASSERT_TRUE(loader.engine().loads().Clear("t").ok());
   std::atomic<bool> seen{false};
@@ -157,11 +156,11 @@ TEST_F(RedisCheckpoint, WorkersWithWarmCaches) {
   }
   for (RemoteWorker* worker : {&loader, &other}) {
     worker->Train({1, 3});
-    ASSERT_TRUE(worker->engine().caches().Flush().ok());
+    worker->Flush();
   }
   EXPECT_EQ(loader.Counter("discarded_ticks"), 1u);
   EXPECT_EQ(other.Counter("discarded_ticks"), 2u);
-  EXPECT_EQ(other.notices.With("2 updates of table 't' that had not been applied were discarded").size(), 1u);
+  EXPECT_EQ(other.NoticesWith("2 updates of table 't' that had not been applied were discarded").size(), 1u);
   RemoteWorker fresh(server_->address(), config, 0);
   EXPECT_EQ(fresh.Value(1), 5) << "everything since then, once";
   EXPECT_EQ(fresh.Value(2), 3);

@@ -14,6 +14,7 @@
 #include "tests/testing/redis/redis_server.h"
 #include "tests/testing/redis/remote_worker.h"
 #include "tests/testing/table_specs.h"
+#include "tests/testing/temp_folder.h"
 
 namespace het::testing {
 namespace {
@@ -38,10 +39,10 @@ class FailoverTest : public RedisClientTest {
     PointAt(*master_);
   }
   void PointAt(const RedisServer& server) {
-    std::filesystem::remove(link());
-    std::filesystem::create_symlink(server.dir() + "/socket", link());
+    std::filesystem::remove(link_);
+    std::filesystem::create_symlink(server.dir() + "/socket", link_);
   }
-  std::string link() const { return replica_->dir() + "/address"; }
+  ServerAddress address() const { return ParseServerAddress("unix://" + link_).value(); }
   // 20 steps that the replica has, 30 that it lacks, and 10 on the replica as the new master.
   void LoseAndGoOn(RemoteWorker* worker) {
     for (int i = 0; i < 20; ++i) worker->Train({i % 5, 7});
@@ -51,27 +52,31 @@ class FailoverTest : public RedisClientTest {
     master_->Kill();
     PointAt(*replica_);
     for (int i = 0; i < 10; ++i) worker->Train({i % 5, 7});
-    const Status flushed = worker->engine().caches().Flush();
-    EXPECT_TRUE(flushed.ok()) << flushed.message();
+    worker->Flush();
   }
 
+  const TempFolder folder_;
+  const std::string link_ = folder_.path() + "/address";
   std::unique_ptr<RedisServer> master_;
   std::unique_ptr<RedisServer> replica_;
 };
 
-TEST_F(FailoverTest, ReplicatedLosesNothing) {
-  Start();
-  ClientConfig config;
-  config.durability = Durability::kReplicated;
-  RemoteWorker worker("unix://" + link(), config);
-  ASSERT_TRUE(worker.ok());
-  LoseAndGoOn(&worker);
-  EXPECT_EQ(worker.Value(7), 60);
-  for (int64_t id = 0; id < 5; ++id) EXPECT_EQ(worker.Value(id), 12) << id;
-  EXPECT_EQ(worker.Counter("lost_pushes"), 0u);
-  EXPECT_GT(worker.Counter("repaired"), 0u);
-  ASSERT_EQ(worker.notices.With("came to life again").size(), 1u);
-  EXPECT_THAT(worker.notices.With("came to life again")[0], HasSubstr("were kept and are sent again"));
+TEST_F(FailoverTest, WhatTheReplicaLacksIsSentAgainOrReported) {
+  for (const bool kept : {true, false}) {
+    Start();
+    ClientConfig config;
+    config.durability = kept ? Durability::kReplicated : Durability::kApplied;
+    RemoteWorker worker(address(), config);
+    LoseAndGoOn(&worker);
+    EXPECT_EQ(worker.Value(7), kept ? 60 : 30);
+    for (int64_t id = 0; id < 5; ++id) EXPECT_EQ(worker.Value(id), kept ? 12 : 6) << id;
+    EXPECT_EQ(worker.Counter("lost_pushes") >= 30, !kept);
+    EXPECT_EQ(worker.Counter("lost_pushes") == 0, kept);
+    EXPECT_EQ(worker.Counter("repaired") > 0, kept);
+    const std::vector<std::string> notices = worker.NoticesWith("came to life again");
+    ASSERT_EQ(notices.size(), 1u);
+    EXPECT_THAT(notices[0], HasSubstr(kept ? "were kept and are sent again" : "are lost"));
+  }
 }
 
 // Two servers change places and back, as in an upgrade. Nothing is lost, no worker restarts, and the first
@@ -79,11 +84,9 @@ TEST_F(FailoverTest, ReplicatedLosesNothing) {
 TEST_F(FailoverTest, SwitchoverAndBackLosesNothing) {
   Start();
   ASSERT_TRUE(replica_->Command({"CONFIG", "SET", "port", std::to_string(RedisServer::FreePort())}).ok());
-  const std::string address = link();
   ClientConfig config;
   config.deadline = 10;
-  RemoteWorker worker("unix://" + address, config);
-  ASSERT_TRUE(worker.ok());
+  RemoteWorker worker(address(), config);
   for (int i = 0; i < 10; ++i) worker.Train({i % 5, 7});
   for (int turn = 0; turn < 2; ++turn) {
     ASSERT_TRUE(master_->AwaitCopy(replica_.get()));
@@ -95,27 +98,13 @@ TEST_F(FailoverTest, SwitchoverAndBackLosesNothing) {
     EXPECT_EQ(replica_->Info("stats", "sync_full"), full) << "it continues without a full resynchronisation";
     master_.swap(replica_);
     ASSERT_TRUE(master_->Await("replication", "state=online"));
-    std::filesystem::remove(address);
-    std::filesystem::create_symlink(master_->dir() + "/socket", address);
+    PointAt(*master_);
     replica_->Command({"CLIENT", "KILL", "TYPE", "normal"});
     for (int i = 0; i < 10; ++i) worker.Train({i % 5, 7});
   }
-  const Status flushed = worker.engine().caches().Flush();
-  EXPECT_TRUE(flushed.ok()) << flushed.message();
+  worker.Flush();
   EXPECT_EQ(worker.Value(7), 30);
   EXPECT_EQ(worker.Counter("lost_pushes"), 0u);
-}
-
-TEST_F(FailoverTest, AppliedCountsAndReportsWhatIsLost) {
-  Start();
-  RemoteWorker worker("unix://" + link(), ClientConfig());
-  ASSERT_TRUE(worker.ok());
-  LoseAndGoOn(&worker);
-  EXPECT_EQ(worker.Value(7), 30);
-  EXPECT_GE(worker.Counter("lost_pushes"), 30u);
-  EXPECT_EQ(worker.Counter("repaired"), 0u);
-  ASSERT_EQ(worker.notices.With("came to life again").size(), 1u);
-  EXPECT_THAT(worker.notices.With("came to life again")[0], HasSubstr("are lost"));
 }
 
 TEST_F(FailoverTest, KeptPushesAreForgottenInTheBackground) {
@@ -123,11 +112,10 @@ TEST_F(FailoverTest, KeptPushesAreForgottenInTheBackground) {
   ClientConfig config;
   config.durability = Durability::kReplicated;
   config.keep_bytes = 3000;
-  RemoteWorker worker("unix://" + link(), config);
-  ASSERT_TRUE(worker.ok());
+  RemoteWorker worker(address(), config);
   for (int i = 0; i < 100; ++i) worker.Train({1, 2, 3});
   EXPECT_EQ(worker.Value(1), 100);
-  EXPECT_TRUE(worker.notices.With("").empty()) << worker.notices.With("")[0];
+  EXPECT_TRUE(worker.NoticesWith("").empty()) << worker.NoticesWith("")[0];
 }
 
 TEST_F(FailoverTest, AServerWithoutReplicasSaysSo) {
@@ -135,8 +123,7 @@ TEST_F(FailoverTest, AServerWithoutReplicasSaysSo) {
   ClientConfig config;
   config.durability = Durability::kReplicated;
   RemoteWorker worker(alone.address(), config);
-  ASSERT_TRUE(worker.ok());
-  ASSERT_EQ(worker.notices.With("has 0 replicas").size(), 1u);
+  ASSERT_EQ(worker.NoticesWith("has 0 replicas").size(), 1u);
   ASSERT_TRUE(alone.Command({"ACL", "SETUSER", "w", "on", ">pw", "~*", "+@all", "-wait"}).ok());
   const auto engine =
       OpenRemoteEngine(ParseServerAddress("unix://w:pw@" + alone.dir() + "/socket").value(), "", 1, config);
@@ -148,7 +135,7 @@ TEST_F(FailoverTest, AServerWithoutReplicasSaysSo) {
 
 TEST_F(RedisClientTest, NamespaceWithoutItsFirstPartitionIsRefused) {
   RedisServer server;
-  const ServerAddress address = ParseServerAddress(server.address()).value();
+  const ServerAddress address = server.address();
   const auto open = [&] { return RedisStore::Open(address, "n", 10, nullptr); };
   ASSERT_FALSE(server.Command({"HSET", "het:n", "partitions", "3"}).error());  // before the first worker
   ASSERT_TRUE(open().ok());
@@ -163,10 +150,19 @@ TEST_F(RedisClientTest, NamespaceWithoutItsFirstPartitionIsRefused) {
   EXPECT_TRUE(open().ok());
 }
 
+TEST_F(RedisClientTest, AFollowerOfAServerWithoutTheNamespaceIsRefused) {
+  RedisServer server;
+  ASSERT_TRUE(server.up());
+  EXPECT_THAT(RedisChanges::Open(server.address(), "other", 5).status().message(),
+              HasSubstr("no namespace 'other'"));
+  server.Kill();
+  EXPECT_EQ(RedisChanges::Open(server.address(), "other", 5).status().code(), Code::kUnavailable);
+}
+
 // Its rows lie elsewhere: reads would get initial rows, and training would make a second copy.
 TEST_F(RedisClientTest, NamespaceOfAnotherLayoutIsRefused) {
   RedisServer server;
-  const ServerAddress address = ParseServerAddress(server.address()).value();
+  const ServerAddress address = server.address();
   ASSERT_TRUE(RedisStore::Open(address, "n", 10, nullptr).ok());
   ASSERT_TRUE(RedisChanges::Open(address, "n", 10).ok());
   ASSERT_FALSE(server.Command({"HSET", "het:n", "made", "1"}).error());
@@ -183,24 +179,22 @@ TEST_F(RedisClientTest, NamespaceOfAnotherLayoutIsRefused) {
 TEST_F(RedisClientTest, EmptyLoadDiscardsNothing) {
   RedisServer server;
   RemoteWorker worker(server.address(), ClientConfig(), /*bound=*/1000000);
-  ASSERT_TRUE(worker.ok());
   worker.Train({1, 2, 3});
-  auto store = RedisStore::Open(ParseServerAddress(server.address()).value(), "", 10, nullptr);
+  auto store = RedisStore::Open(server.address(), "", 10, nullptr);
   ASSERT_TRUE(store.ok()) << store.status().message();
   ASSERT_TRUE(store.value()->BeginLoad("job", 60).ok());
   ASSERT_TRUE(store.value()->AbortLoad("job").ok());
   worker.Train({1});
-  ASSERT_TRUE(worker.engine().caches().Flush().ok());
+  worker.Flush();
   EXPECT_EQ(worker.Value(1), 2);
   EXPECT_EQ(worker.Value(2), 1);
   EXPECT_EQ(worker.Counter("discarded_ticks"), 0u);
-  EXPECT_TRUE(worker.notices.With("discarded").empty());
+  EXPECT_TRUE(worker.NoticesWith("discarded").empty());
 }
 
 TEST_F(RedisClientTest, RefusedPushIsResentInTheBackground) {
   RedisServer server;
   RemoteWorker worker(server.address(), ClientConfig(), /*bound=*/1000000, /*capacity=*/0);
-  ASSERT_TRUE(worker.ok());
   worker.Train({1, 2, 3});
   ASSERT_TRUE(Eventually([&] { return server.Info("het", "het_rows") == 3; }));
   ASSERT_TRUE(server.Command({"CONFIG", "SET", "min-replicas-to-write", "1"}).ok());
@@ -213,7 +207,6 @@ TEST_F(RedisClientTest, RefusedPushIsResentInTheBackground) {
 TEST_F(RedisClientTest, RestartIsNoticedInTheBackground) {
   RedisServer server(RedisServer::Logged());
   RemoteWorker worker(server.address(), ClientConfig(), 1000000, 0);
-  ASSERT_TRUE(worker.ok());
   worker.Train({1, 2, 3});
   ASSERT_TRUE(Eventually([&] { return server.Info("het", "het_rows") == 3; }));
   kill(server.pid(), SIGSTOP);
@@ -228,7 +221,6 @@ TEST_F(RedisClientTest, RestartIsNoticedInTheBackground) {
 TEST_F(RedisClientTest, ManyThreadsAndTheBackground) {
   RedisServer server;
   RemoteWorker worker(server.address(), ClientConfig(), 3, 4);
-  ASSERT_TRUE(worker.ok());
   std::vector<std::thread> threads;
   std::atomic<bool> stop{false};
   threads.emplace_back([&] {
@@ -236,7 +228,7 @@ TEST_F(RedisClientTest, ManyThreadsAndTheBackground) {
   });
   threads.emplace_back([&] {
     while (!stop.load()) {
-      EXPECT_TRUE(worker.engine().caches().Flush().ok());
+      worker.Flush();
       std::this_thread::sleep_for(std::chrono::milliseconds(7));
     }
   });
@@ -254,13 +246,12 @@ TEST_F(RedisClientTest, ManyThreadsAndTheBackground) {
 // Defect: all workers draw the same random numbers, and the errors of synchronous workers add up.
 TEST_F(RedisClientTest, WorkersInStepDoNotRoundAlike) {
   RedisServer server;
-  TableOptions options;
-  options.cache = CacheConfig();
-  options.cache->capacity = 0;
-  options.cache->push_bound = 0;
-  options.cache->wire = RowFormat::kInt4;
+  CacheConfig cache;
+  cache.capacity = 0;
+  cache.push_bound = 0;
+  cache.wire = RowFormat::kInt4;
   // Each sends rows in 4 bits after its step, whose updates are about half way between two integers.
-  const auto train = [&](Process* worker) {
+  const auto train = [](Process* worker) {
     Batch batch;
     for (int64_t id = 0; id < 30; ++id) {
       batch.ids.push_back(id);
@@ -270,14 +261,10 @@ TEST_F(RedisClientTest, WorkersInStepDoNotRoundAlike) {
     worker->Apply(batch, 1);
     return worker->Lookup(batch.ids);
   };
-  std::vector<std::unique_ptr<Process>> workers;
-  for (int w = 0; w < 2; ++w) {
-    workers.push_back(std::make_unique<Process>(
-        OpenRemoteEngine(ParseServerAddress(server.address()).value(), "", 1).value(),
-        NewSpec("t", Process::kDim, "sgd", {"zeros", 0, 0}), options));
-  }
-  const std::vector<float> one = train(workers[0].get());
-  std::vector<float> other = train(workers[1].get());
+  RemoteWorker first(server.address(), ClientConfig(), cache),
+      second(server.address(), ClientConfig(), cache);
+  const std::vector<float> one = train(&first);
+  std::vector<float> other = train(&second);
   for (size_t i = 0; i < other.size(); ++i) other[i] -= one[i];
   EXPECT_EQ(one[0], 4);
   EXPECT_EQ(other[0], 4);
@@ -296,7 +283,6 @@ TEST_F(RedisClientTest, WhatIsRefusedIsNeitherLostNorDoubled) {
     ClientConfig config;
     config.deadline = 2;
     RemoteWorker worker(server.address(), config);
-    ASSERT_TRUE(worker.ok());
     std::vector<int64_t> ids, more;
     for (int64_t id = 0; id < 200; ++id) ids.push_back(id);
     for (int64_t id = 100; id < 300; ++id) more.push_back(id);
@@ -304,7 +290,7 @@ TEST_F(RedisClientTest, WhatIsRefusedIsNeitherLostNorDoubled) {
     ASSERT_TRUE(server.Command({"CONFIG", "SET", setting, "1"}).ok());
     // While it refuses, the step reports the reason and the server...
     Status status;
-    for (int i = 0; i < 50 && status.ok(); ++i) status = worker.Step(more);
+    for (int i = 0; i < 50 && status.ok(); ++i) status = worker.Count(more);
     EXPECT_THAT(status.message(), HasSubstr(reason));
     EXPECT_THAT(status.message(), HasSubstr("partitions "));
     const bool made = status.message().find("a push waited") == 0;
@@ -315,7 +301,7 @@ TEST_F(RedisClientTest, WhatIsRefusedIsNeitherLostNorDoubled) {
     // ...and its updates arrive later, once.
     ASSERT_TRUE(Eventually([&] { return worker.engine().caches().Flush().ok(); }));
     worker.Train(more);
-    ASSERT_TRUE(worker.engine().caches().Flush().ok());
+    worker.Flush();
     EXPECT_EQ(worker.Value(50), 1);
     EXPECT_EQ(worker.Value(150), made ? 3 : 2);
     EXPECT_EQ(worker.Value(250), made ? 2 : 1);

@@ -30,7 +30,7 @@ class RedisGrowthTest : public RedisTest {
     ASSERT_EQ(reply.status, FrameStatus::kOk) << reply.message;
   }
   int64_t RowsOf(RedisServer* at) {
-    for (const RedisReply& table : RedisStore::TablesOf(at)) {
+    for (const RedisReply& table : at->Tables()) {
       if (table.elements.at(0).text == "g") return table.elements.at(3).integer;
     }
     return -1;
@@ -39,9 +39,6 @@ class RedisGrowthTest : public RedisTest {
   // Waits for the timer.
   bool AwaitRows(int64_t rows) {
     return Eventually([&] { return RowsOf() == rows; });
-  }
-  static std::string DigestOf(RedisServer* at) {
-    return at->Command({"DEBUG", "DIGEST-VALUE", "p"}).elements.at(0).text;
   }
 
  private:
@@ -53,22 +50,22 @@ TEST_F(RedisGrowthTest, LimitsAreShownAndChanged) {
   EXPECT_EQ(Limit(R"({"ttl":0})").text, "77");
   EXPECT_EQ(Limit(R"({"ttl":500,"max_rows":9000,"min_count":2,"min_count_ttl":60})").text, "77");
   std::string text;
-  for (const RedisReply& table : store().Tables()) text += table.elements.at(1).text;
+  for (const RedisReply& table : server().Tables()) text += table.elements.at(1).text;
   EXPECT_NE(text.find(R"("limits":{"max_rows":9000,"min_count":2,"min_count_ttl":60,"since":)"),
             std::string::npos)
       << text;
   EXPECT_EQ(text.find(R"("since":0,"ttl":500)"), std::string::npos) << "since now";
-  const std::string before = store().Digest();
+  const std::string before = server().Digest();
   EXPECT_EQ(Command({"HET.TABLE", "p", "ADD", R"({"name":"g","dim":2,"optimizer":{"name":"sgd"}})"}).text,
             "77");
-  EXPECT_EQ(store().Digest(), before) << "a spec without limits leaves them";
+  EXPECT_EQ(server().Digest(), before) << "a spec without limits leaves them";
   for (const char* bad :
        {R"({"ttl":-1})", R"({"ttl":4294967296})", R"({"min_count":65536})", R"({"max_row":1})",
         R"({"ttl":"1"})", R"({"min_count_ttl":0})", R"({"ttl":9,"min_count":1,"min_count_ttl":9})", "5"}) {
     const RedisReply reply = Limit(bad);
     EXPECT_TRUE(reply.StartsWith("HETERR ")) << bad << ": " << reply.text;
   }
-  EXPECT_EQ(store().Digest(), before);
+  EXPECT_EQ(server().Digest(), before);
 }
 
 // Rows are swept by pushes, and by the timer without pushes; replicas and the log follow and never sweep.
@@ -92,13 +89,13 @@ TEST_F(RedisGrowthTest, SweptRowsAreRemovedFromEveryCopy) {
 
   ASSERT_TRUE(server().AwaitCopy(&replica)) << replica.Log();
   EXPECT_EQ(RowsOf(&replica), 1);
-  EXPECT_EQ(DigestOf(&replica), store().Digest());
+  EXPECT_EQ(replica.Digest(), server().Digest());
   EXPECT_EQ(replica.Info("het", "het_swept_ttl"), 0) << "a replica only replays removals";
   EXPECT_EQ(replica.Info("het", "het_rows_removed"), 122);
   EXPECT_EQ(replica.Log().find("not equal"), std::string::npos);
-  const std::string digest = store().Digest();
+  const std::string digest = server().Digest();
   server().Restart();
-  EXPECT_EQ(store().Digest(), digest);
+  EXPECT_EQ(server().Digest(), digest);
   EXPECT_EQ(server().Info("het", "het_rows_removed"), 122) << "the log was replayed";
 }
 
@@ -133,9 +130,9 @@ TEST_F(RedisGrowthTest, AssignedRowsHaveTheServersTime) {
   ASSERT_EQ(scanned.size(), 2u);
   EXPECT_NEAR(scanned.last_used()[0], UnixTime(), 60);
   EXPECT_EQ(scanned.counts()[0], 1u);
-  const std::string digest = store().Digest();
+  const std::string digest = server().Digest();
   server().Restart();
-  EXPECT_EQ(store().Digest(), digest) << "the time is in the log";
+  EXPECT_EQ(server().Digest(), digest) << "the time is in the log";
 }
 
 TEST_F(RedisGrowthTest, ReadersNeverSeeAPartialLoad) {
@@ -144,9 +141,9 @@ TEST_F(RedisGrowthTest, ReadersNeverSeeAPartialLoad) {
   store().Push(3);
   const std::string step = Encoded(store().NewRequest(4));
   const std::string read = Encoded(store().NewRequest(0));
-  EXPECT_EQ(store().Stat("loading"), "");
+  EXPECT_EQ(server().Stat("loading"), "");
   ASSERT_TRUE(Command({"HET.TABLE", "p", "BEGIN", "job-7", "300"}).ok());
-  EXPECT_EQ(store().Stat("loading").find("job-7 "), 0u);
+  EXPECT_EQ(server().Stat("loading").find("job-7 "), 0u);
   for (const Arguments& command : {Arguments{"HET.STEP", "p", step}, Arguments{"HET.READ", "p", read},
                                    Arguments{"HET.SCAN", "p", "0"}}) {
     const RedisReply refused = Command(command);
@@ -159,12 +156,12 @@ TEST_F(RedisGrowthTest, ReadersNeverSeeAPartialLoad) {
   ASSERT_TRUE(Command({"HET.TABLE", "p", "BEGIN", "job-7", "300"}).ok()) << "a renewal";
   ASSERT_TRUE(server().AwaitCopy(&replica)) << replica.Log();
   EXPECT_TRUE(replica.Command({"HET.READ", "p", read}).StartsWith("LOADING ")) << "a replica too";
-  EXPECT_EQ(DigestOf(&replica), store().Digest());
+  EXPECT_EQ(replica.Digest(), server().Digest());
   server().Restart();
   EXPECT_TRUE(Command({"HET.READ", "p", read}).StartsWith("LOADING ")) << "after a restart too";
   ASSERT_TRUE(Command({"HET.TABLE", "p", "COMMIT", "job-7"}).ok());
   EXPECT_EQ(Decoded(Command({"HET.READ", "p", read})).status, FrameStatus::kOk) << "nothing was loaded";
-  EXPECT_EQ(store().Stat("loading"), "");
+  EXPECT_EQ(server().Stat("loading"), "");
   EXPECT_TRUE(Command({"HET.TABLE", "p", "COMMIT", "job-7"}).StartsWith("HETERR "));
   for (const char* bad : {"0", "x", "86401"}) {
     EXPECT_TRUE(Command({"HET.TABLE", "p", "BEGIN", "job-7", bad}).StartsWith("HETERR ")) << bad;
@@ -177,7 +174,7 @@ TEST_F(RedisGrowthTest, MarkOfADeadLoaderExpires) {
   const std::string read = Encoded(store().NewRequest(0));
   ASSERT_TRUE(Command({"HET.TABLE", "p", "BEGIN", "job-7", "1"}).ok());
   EXPECT_TRUE(Eventually([&] { return !Command({"HET.READ", "p", read}).StartsWith("LOADING "); }));
-  EXPECT_TRUE(Eventually([&] { return store().Stat("loading").empty(); }));
+  EXPECT_TRUE(Eventually([&] { return server().Stat("loading").empty(); }));
   EXPECT_NE(server().Log().find("job-7 did not end its load of p in time"), std::string::npos)
       << server().Log();
   EXPECT_TRUE(Command({"HET.TABLE", "p", "COMMIT", "job-7"}).StartsWith("HETERR "));

@@ -57,9 +57,9 @@ TEST_F(RedisModuleTest, TablesComeAndGo) {
   EXPECT_TRUE(Contains(Command({"HET.TABLE", "p", "DROP", "none"}).text, "no table 'none'"));
   EXPECT_TRUE(Contains(Command({"HET.TABLE", "p", "CLEAR", "none"}).text, "no table 'none'"));
 
-  EXPECT_EQ(store().Tables().size(), 3u);
+  EXPECT_EQ(server().Tables().size(), 3u);
   EXPECT_TRUE(Command({"HET.TABLE", "p", "DROP", "c"}).ok());
-  EXPECT_EQ(store().Tables().size(), 2u);
+  EXPECT_EQ(server().Tables().size(), 2u);
   store().Push(3);
   store().ExpectEqual();
 }
@@ -90,7 +90,7 @@ TEST_F(RedisModuleTest, AnswersAsAPartitionDoes) {
   }
   EXPECT_GT(refreshed, 0u);
   store().ExpectEqual();
-  EXPECT_EQ(store().ServerRows("p", "1"), store().ModelRows());
+  EXPECT_EQ(ServerRows(&server(), "p", "1"), store().ModelRows());
 }
 
 TEST_F(RedisModuleTest, NoPartitionAndOtherTypes) {
@@ -132,12 +132,12 @@ TEST_F(RedisModuleTest, ScanAndLoadMoveRows) {
 
   // Loads into a second partition, which has one row and one client.
   ASSERT_TRUE(Command({"HET.TABLE", "q", "CREATE", "1", "4", "99"}).ok());
-  for (const RedisReply& table : store().Tables()) {
+  for (const RedisReply& table : server().Tables()) {
     Command({"HET.TABLE", "q", "ADD", table.elements[1].text, table.elements[2].text});
   }
   EXPECT_EQ(Command({"HET.SCAN", "q", "0"}).elements[1].text, "") << "no rows, no chunk";
   ASSERT_EQ(Decoded(Command({"HET.STEP", "q", Encoded(store().NewRequest(1, 2))})).status, FrameStatus::kOk);
-  EXPECT_EQ(store().Stat("clients", "q"), "1");
+  EXPECT_EQ(server().Stat("clients", "q"), "1");
   RedisServer::Arguments load = {"HET.LOAD", "q"};
   std::string cursor = "0";
   do {
@@ -149,30 +149,30 @@ TEST_F(RedisModuleTest, ScanAndLoadMoveRows) {
   const auto all = static_cast<int64_t>(store().ModelRows().size());
   EXPECT_EQ(Command(load).integer, all);
   EXPECT_EQ(Command(load).integer, all) << "again, over the same rows";
-  EXPECT_EQ(store().Stat("clients", "q"), "0");
-  Rows rows = store().ServerRows("q");
+  EXPECT_EQ(server().Stat("clients", "q"), "0");
+  Rows rows = ServerRows(&server(), "q");
   for (const auto& [key, row] : store().ModelRows()) EXPECT_EQ(rows[key], row);
 
-  const std::string before = store().Digest("q");
+  const std::string before = server().Digest("q");
   for (size_t size = 0; size < load[2].size(); ++size) {
     ASSERT_TRUE(Command({"HET.LOAD", "q", load[2].substr(0, size)}).StartsWith("HETERR chunk 1 of 1"));
   }
   Command({"HET.TABLE", "r", "CREATE", "0", "4", "99"});
   EXPECT_TRUE(Contains(Command({"HET.LOAD", "r", load[2]}).text, "create it first"));
-  EXPECT_EQ(store().Digest("q"), before);
+  EXPECT_EQ(server().Digest("q"), before);
 }
 
 TEST_F(RedisModuleTest, MaxmemoryRefusesPushesAndNothingElse) {
   Start();
   store().Push(5);
-  const std::string before = store().Digest();
+  const std::string before = server().Digest();
   ASSERT_TRUE(Command({"CONFIG", "SET", "maxmemory", "1"}).ok());
   const RedisReply refused = Command({"HET.STEP", "p", Encoded(store().NewRequest(6))});
   EXPECT_TRUE(refused.StartsWith("OOM ")) << refused.text;
   EXPECT_TRUE(Command({"HET.TABLE", "q", "CREATE", "0", "1", "1"}).StartsWith("OOM "));
   EXPECT_TRUE(Command({"HET.TABLE", "p", "ADD", TableSchema::Create(MakeSpec("c", 8)).value()->ToJson()})
                   .StartsWith("OOM "));
-  EXPECT_EQ(store().Digest(), before);
+  EXPECT_EQ(server().Digest(), before);
   store().ExpectEqual();
   ASSERT_TRUE(Command({"HET.TABLE", "p", "DROP", "b"}).ok()) << "a full store can be emptied";
   ASSERT_TRUE(Command({"CONFIG", "SET", "maxmemory", "0"}).ok());
@@ -217,7 +217,7 @@ TEST_F(RedisModuleTest, OutOfMemoryIsAnsweredByAFrame) {
   store().AddTable(MakeSpec("wide", 4096, "sgd"), 1003);
   store().Push(1);
   const std::string frame = Encoded(store().NewRequest(2, 2000, 1));  // its push part is copied
-  const std::string before = store().Digest();
+  const std::string before = server().Digest();
   // The server already has its own memory for this frame, after one of equal size.
   if (server().Info("server", "valkey_version") >= 0)
     GTEST_SKIP() << "Valkey allocates a new buffer for a command, and exits when that fails";
@@ -230,7 +230,7 @@ TEST_F(RedisModuleTest, OutOfMemoryIsAnsweredByAFrame) {
   const Reply refused = Decoded(Command({"HET.STEP", "p", frame}));
   EXPECT_EQ(refused.status, FrameStatus::kOutOfMemory) << server().Log();
   EXPECT_EQ(refused.last_seq, 1u);
-  EXPECT_EQ(store().Digest(), before);
+  EXPECT_EQ(server().Digest(), before);
   limit.rlim_cur = RLIM_INFINITY;
   ASSERT_EQ(prlimit(server().pid(), RLIMIT_AS, &limit, nullptr), 0);
   EXPECT_EQ(Decoded(Command({"HET.STEP", "p", frame})).status, FrameStatus::kOk);

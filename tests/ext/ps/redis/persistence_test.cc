@@ -16,14 +16,14 @@ class RedisPersistenceTest : public RedisTest {
   void ExpectToComeBack(Fn restart) {
     store().Push(20);
     store().ExpectEqual();
-    const std::string digest = store().Digest();
-    const std::string incarnation = store().Stat("incarnation");
+    const std::string digest = server().Digest();
+    const std::string incarnation = server().Stat("incarnation");
     restart();
     ASSERT_TRUE(server().up()) << server().Log();
     store().ExpectEqual();
-    EXPECT_EQ(store().Digest(), digest);
-    EXPECT_NE(store().Stat("incarnation"), incarnation);
-    EXPECT_EQ(store().Stat("hash_seed"), "99");
+    EXPECT_EQ(server().Digest(), digest);
+    EXPECT_NE(server().Stat("incarnation"), incarnation);
+    EXPECT_EQ(server().Stat("hash_seed"), "99");
     store().Push(5);
     store().ExpectEqual();
   }
@@ -48,8 +48,7 @@ std::string ReadFile(const std::string& path) {
 // The entries of tables, by name.
 std::map<std::string, std::string> Epochs(RedisServer* server) {
   std::map<std::string, std::string> epochs;
-  for (const RedisReply& table : RedisStore::TablesOf(server))
-    epochs[table.elements[0].text] = table.elements[2].text;
+  for (const RedisReply& table : server->Tables()) epochs[table.elements[0].text] = table.elements[2].text;
   return epochs;
 }
 
@@ -72,8 +71,8 @@ TEST_F(RedisPersistenceTest, DumpAndRestore) {
     ASSERT_TRUE(Command({"RESTORE", "p", "0", dump}).ok());
   });
   ASSERT_TRUE(Command({"RESTORE", "q", "0", Command({"DUMP", "p"}).text}).ok());
-  EXPECT_EQ(store().Digest("q"), store().Digest());
-  EXPECT_NE(store().Stat("incarnation", "q"), store().Stat("incarnation")) << "a new one at each start";
+  EXPECT_EQ(server().Digest("q"), server().Digest());
+  EXPECT_NE(server().Stat("incarnation", "q"), server().Stat("incarnation")) << "a new one at each start";
 }
 
 TEST_F(RedisPersistenceTest, LogKillAndRestart) {
@@ -136,10 +135,10 @@ TEST_F(RedisPersistenceTest, TablesAndLoadsAreInTheLog) {
   Command({"HET.TABLE", "p", "DROP", "b"});
   const RedisReply half = Command({"HET.LOAD", "p", chunk, "nonsense"});
   EXPECT_EQ(half.text.find("HETERR chunk 2 of 2"), 0u) << half.text;
-  const std::string digest = store().Digest();
+  const std::string digest = server().Digest();
   const std::map<std::string, std::string> epochs = Epochs(&server());
   server().Restart();
-  EXPECT_EQ(store().Digest(), digest);
+  EXPECT_EQ(server().Digest(), digest);
   EXPECT_EQ(Epochs(&server()), epochs);
   ASSERT_EQ(epochs.size(), 2u);
   EXPECT_EQ(epochs.at("c"), drawn);
@@ -213,7 +212,7 @@ TEST_F(RedisPersistenceTest, AReplicaIsEqual) {
   store().Push(10);
   RedisServer& replica = AddReplica();
   store().ExpectEqual(&replica);
-  EXPECT_NE(RedisStore::StatOf(&replica, "incarnation"), store().Stat("incarnation"));
+  EXPECT_NE(replica.Stat("incarnation"), server().Stat("incarnation"));
   const uint64_t before = store().pushes_applied();
   const int64_t pulled = replica.Info("het", "het_rows_pulled");
   store().Push(20);
@@ -234,8 +233,7 @@ TEST_F(RedisPersistenceTest, AReplicaIsEqual) {
   EXPECT_EQ(replica.Info("het", "het_refused_gap"), 0);
   store().ExpectEqual();
   store().ExpectEqual(&replica);
-  const std::string digest = replica.Command({"DEBUG", "DIGEST-VALUE", "p"}).elements.at(0).text;
-  EXPECT_EQ(digest, store().Digest());
+  EXPECT_EQ(replica.Digest(), server().Digest());
   EXPECT_TRUE(replica.Command({"HET.STEP", "p", Encoded(store().NewRequest(0))}).StartsWith("READONLY"));
   // After promotion it continues in the primary's state.
   server().Kill();

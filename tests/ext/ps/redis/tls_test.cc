@@ -85,15 +85,16 @@ class TlsTest : public ::testing::Test {
     server_ = std::make_unique<RedisServer>(settings);
     ASSERT_TRUE(server_->up()) << server_->Log();
   }
-  std::string Address(const std::string& parameters = "", const std::string& scheme = "rediss") {
+  // With the CA "ca", unless the parameters have one.
+  ServerAddress Address(const std::string& parameters = "") const {
     const std::string ca = parameters.find("ca=") == 0 ? "" : "ca=" + certificates_->Path("ca.crt");
-    return scheme + "://127.0.0.1:" + std::to_string(port_) + "?" + ca +
-           (ca.empty() || parameters.empty() ? "" : "&") + parameters;
+    const char* const between = ca.empty() || parameters.empty() ? "" : "&";
+    return ParseServerAddress("rediss://127.0.0.1:" + std::to_string(port_) + "?" + ca + between + parameters)
+        .value();
   }
   // The error of a client that connects there; "" if it succeeds.
-  static std::string Complaint(const std::string& address) {
-    RedisCluster cluster(ParseServerAddress(address).value());
-    return cluster.Refresh(2).message();
+  static std::string Complaint(const ServerAddress& address) {
+    return RedisCluster(address).Refresh(2).message();
   }
   void Show(const std::string& certificate) {
     ASSERT_TRUE(server_
@@ -110,8 +111,7 @@ class TlsTest : public ::testing::Test {
 // With and without TLS. Long strings are read in place, and bytes behind them are not lost.
 TEST_F(TlsTest, BytesBothWays) {
   Start();
-  for (const std::string& to : {Address(), server_->address()}) {
-    const ServerAddress address = ParseServerAddress(to).value();
+  for (const ServerAddress& address : {Address(), server_->address()}) {
     BytePool pool;
     RedisConnection connection(address.nodes[0], address, &pool);
     std::vector<std::vector<std::string>> commands;
@@ -139,7 +139,8 @@ TEST_F(TlsTest, CertificatesThatAreRefused) {
   EXPECT_THAT(
       Complaint(Address("ca=" + certificates_->Path("other.crt"))),
       AllOf(HasSubstr("shows a certificate that is refused"), HasSubstr("is not the CA that signed it")));
-  EXPECT_THAT(Complaint("rediss://127.0.0.1:" + std::to_string(port_)), HasSubstr("by ?ca=FILE"));
+  EXPECT_THAT(Complaint(ParseServerAddress("rediss://127.0.0.1:" + std::to_string(port_)).value()),
+              HasSubstr("by ?ca=FILE"));
   certificates_->Issue("old", "IP:127.0.0.1", "ca", -1);
   Show("old");
   EXPECT_THAT(Complaint(Address()), HasSubstr("certificate has expired; renew"));
@@ -154,7 +155,6 @@ TEST_F(TlsTest, CertificatesThatAreRefused) {
 TEST_F(TlsTest, AWorkerTrainsThroughARestart) {
   Start(RedisServer::Logged());
   RemoteWorker worker(Address(), ClientConfig());
-  ASSERT_TRUE(worker.ok());
   for (int i = 0; i < 20; ++i) worker.Train({i % 5, 7});
   ASSERT_TRUE(server_->Restart()) << server_->Log();
   for (int i = 0; i < 20; ++i) worker.Train({i % 5, 7});
@@ -166,11 +166,10 @@ TEST_F(TlsTest, AWorkerTrainsThroughARestart) {
 TEST_F(TlsTest, AFollowerReadsAChange) {
   Start();
   RemoteWorker worker(Address(), ClientConfig());
-  ASSERT_TRUE(worker.ok());
-  auto source = RedisChanges::Open(ParseServerAddress(Address()).value(), "", 10);
+  auto source = RedisChanges::Open(Address(), "", 10);
   ASSERT_TRUE(source.ok()) << source.status().message();
   worker.Train({7});
-  ASSERT_TRUE(worker.engine().caches().Flush().ok());
+  worker.Flush();
   for (uint32_t p = 0; p < source.value()->partitions(); ++p) source.value()->AskPage(p, ChangesRequest());
   std::vector<follow::ChangeAnswer> answers;
   ASSERT_TRUE(Eventually([&] {
@@ -190,7 +189,7 @@ TEST_F(TlsTest, AFollowerReadsAChange) {
 
   certificates_->MakeCa("other");
   const std::string wrong = "ca=" + certificates_->Path("other.crt");
-  EXPECT_THAT(RedisChanges::Open(ParseServerAddress(Address(wrong)).value(), "", 10).status().message(),
+  EXPECT_THAT(RedisChanges::Open(Address(wrong), "", 10).status().message(),
               HasSubstr(wrong + " is not the CA that signed it"));
 }
 

@@ -27,18 +27,17 @@ TEST(RedisVersions, EqualOnesWorkAndOthersAreRefused) {
   if (const std::string missing = RedisServer::Missing(); !missing.empty()) GTEST_SKIP() << missing;
   RedisServer server;
   ASSERT_TRUE(server.up()) << server.Log();
-  const std::string address = server.address();
+  const ServerAddress address = server.address();
   server.Command({"HSET", "het:", "partitions", "4", "hash_seed", "3"});
   ClientConfig config;
   config.deadline = 5;
   RemoteWorker worker(address, config, /*bound=*/2);
   RemoteWorker other(address, config, /*bound=*/2);
-  ASSERT_TRUE(worker.ok() && other.ok());
   const std::string key = PartitionKeys("", 4)[0];
   const std::string reply = server.Command({"HET.READ", key, "no frame"}).text;
   ASSERT_GT(reply.size(), 4u);
   if (const uint8_t version = reply[4]; version != frame::kVersion) {
-    EXPECT_THAT(worker.Step({1}).message(), Names("frame", version, "speaks", frame::kVersion));
+    EXPECT_THAT(worker.Count({1}).message(), Names("frame", version, "speaks", frame::kVersion));
     return;
   }
   for (int step = 0; step < 10 && !HasFailure(); ++step) {
@@ -46,7 +45,8 @@ TEST(RedisVersions, EqualOnesWorkAndOthersAreRefused) {
     other.Train({1, 2, 100 + step});
   }
   const auto expect_trained = [&] {
-    ASSERT_TRUE(worker.engine().caches().Flush().ok() && other.engine().caches().Flush().ok());
+    worker.Flush();
+    other.Flush();
     RemoteWorker reader(address, config);
     EXPECT_EQ(reader.Value(1), 20);
     EXPECT_EQ(reader.Value(109), 1);
@@ -67,7 +67,8 @@ TEST(RedisVersions, EqualOnesWorkAndOthersAreRefused) {
   }
   ASSERT_TRUE(saved.ok()) << saved.message();
   worker.Train({1, 2, 3, 4});
-  ASSERT_TRUE(worker.engine().caches().Flush().ok() && worker.engine().loads().Begin("loader", 60).ok());
+  worker.Flush();
+  ASSERT_TRUE(worker.engine().loads().Begin("loader", 60).ok());
   ASSERT_TRUE(worker.engine().loads().Clear("t").ok());
   LoadRequest load;
   load.tables["t"] = {"t", true};

@@ -1,7 +1,10 @@
 // A follower's thread, the calls from Python, and lookups of serving threads, in one process: for
-// ThreadSanitizer. In served_faults_test.cc they are processes.
+// ThreadSanitizer; and a server that is silent. In served_faults_test.cc all are processes.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
+#include <algorithm>
 #include <atomic>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -11,27 +14,26 @@
 #include "het_tf/ext/serving/capi/tools/follow.h"
 #include "het_tf/ext/serving/cc/follow/followed_model.h"
 #include "tests/ext/serving/follow/live_files.h"
-#include "tests/testing/redis/redis_server.h"
-#include "tests/testing/redis/remote_worker.h"
+#include "tests/testing/redis/redis_shards.h"
 
 namespace het::follow {
 namespace {
 
 using het::testing::Eventually;
+using het::testing::NeedsRedis;
 using het::testing::RedisServer;
+using het::testing::RedisShards;
 using nlohmann::json;
 
-class RedisFollowing : public LiveFilesTest {
+class RedisFollowing : public NeedsRedis<LiveFilesTest> {
  protected:
   static constexpr Key kKeys = 40;
   static constexpr uint32_t kDim = 2;
 
-  void SetUp() override {
-    if (const std::string missing = RedisServer::Missing(); !missing.empty()) GTEST_SKIP() << missing;
-    server_ = std::make_unique<RedisServer>();
-    ASSERT_TRUE(server_->up()) << server_->Log();
-    server_->Command({"HSET", "het:", "partitions", "4", "hash_seed", "3"});
-    auto store = het::RedisStore::Open(ParseServerAddress(server_->address()).value(), "", 30, nullptr);
+  void Start(size_t shards) {
+    servers_ = std::make_unique<RedisShards>(shards, RedisServer::Logged());
+    het::testing::MakeNamespace(servers_->address(), 4);
+    auto store = het::RedisStore::Open(servers_->address(), "", 30, nullptr);
     ASSERT_TRUE(store.ok()) << store.status().message();
     store_ = std::move(store.value());
     ASSERT_TRUE(store_->CreateTable(schema_).ok());
@@ -57,22 +59,24 @@ class RedisFollowing : public LiveFilesTest {
     file << header;
     file.write(reinterpret_cast<const char*>(&value), sizeof value);
   }
-  void Open() {
-    const json options = {{"address", server_->address()},
+  void Open(double timeout = 10) {
+    const std::string scheme = servers_->size() == 1 ? "unix://" : "redis://";
+    const json options = {{"address", scheme + servers_->address().ToString()},
                           {"namespace", ""},
                           {"directory", Path("model/het_live")},
                           {"base", {Path("model/assets/t.het")}},
                           {"positions", json::array()},
-                          {"poll", 0.001},
+                          {"poll", 0.02},
                           {"page_bytes", 200},
                           {"rows", "float32"},
-                          {"timeout", 10}};
+                          {"timeout", timeout}};
     ASSERT_EQ(HetFollowOpen(options.dump().c_str(), &follower_), 0) << HetText();
   }
   void SetRows(float value) {
     const std::vector<Key> keys = KeysTo(kKeys);
     const std::vector<float> rows(keys.size() * kDim, value);
-    ASSERT_TRUE(store_->Assign(*schema_, keys, rows.data(), false).ok());
+    const auto set = [&] { return store_->Assign(*schema_, keys, rows.data(), false).ok(); };
+    ASSERT_TRUE(set() || set()) << "it is not repeated by itself after a connection was lost";
   }
   // Rows and dense weights become `version`.
   void Publish(uint64_t version) {
@@ -95,6 +99,13 @@ class RedisFollowing : public LiveFilesTest {
   void AwaitVersion(uint64_t version) {
     ASSERT_TRUE(Eventually([&] { return Report()["version"] == version; })) << Report();
   }
+  // The largest number of a partition.
+  double Most(const char* of) const {
+    double most = 0;
+    const json report = Report();
+    for (const auto& part : report["partitions"]) most = std::max(most, part[of].get<double>());
+    return most;
+  }
   // A request of a serving thread.
   void Serve() {
     const auto dense = model_->ReadDense();
@@ -111,7 +122,7 @@ class RedisFollowing : public LiveFilesTest {
   }
 
   const Schema schema_ = MakeSchema("t", kDim);
-  std::unique_ptr<RedisServer> server_;
+  std::unique_ptr<RedisShards> servers_;
   std::unique_ptr<het::RedisStore> store_;
   std::shared_ptr<FollowedModel> model_;
   void* follower_ = nullptr;
@@ -121,6 +132,7 @@ class RedisFollowing : public LiveFilesTest {
 // Would catch state of the follower that a call reads or writes without the lock of its thread, and state of
 // a model that two lookups share without one.
 TEST_F(RedisFollowing, CallsAndLookupsBesideTheThread) {
+  Start(1);
   Open();
   Publish(1);
   AwaitVersion(1);
@@ -150,6 +162,25 @@ TEST_F(RedisFollowing, CallsAndLookupsBesideTheThread) {
   EXPECT_TRUE(Eventually([&] { return served_ > before + 10; }));
   done = true;
   for (std::thread& one : threads) one.join();
+  HetFollowClose(follower_);
+}
+
+// Would catch one connection after the other, or a wait in the search for the owners of slots.
+TEST_F(RedisFollowing, ASilentServerDoesNotDelayTheOthers) {
+  Start(2);
+  Open(/*timeout=*/1);
+  Publish(1);
+  AwaitVersion(1);
+  kill((*servers_)[0].pid(), SIGSTOP);
+  const double before = Most("scans");
+  // Longer than the time limit: it has been given up and tried again.
+  ASSERT_TRUE(Eventually([&] { return Most("age") > 4; }));
+  EXPECT_GT(Most("scans"), before + 8) << "one that waits for the time limit makes two";
+  EXPECT_THAT(Report().dump(), ::testing::HasSubstr("gave no answer"));
+  kill((*servers_)[0].pid(), SIGCONT);
+  Publish(2);
+  AwaitVersion(2);
+  EXPECT_TRUE(Eventually([&] { return Most("age") < 0.5; }));
   HetFollowClose(follower_);
 }
 

@@ -17,7 +17,6 @@ using RedisPlanTest = NeedsRedis<>;
 TEST_F(RedisPlanTest, OneLookupBeginsAfterTheOther) {
   RedisServer server;
   RemoteWorker worker(server.address(), ClientConfig(), 3);
-  ASSERT_TRUE(worker.ok());
   for (int64_t id = 0; id < 6; ++id) worker.Plan({10 * id, 10 * id + 1});
   for (uint64_t step = 1; step <= 5; ++step) {
     EXPECT_TRUE(Eventually([&] { return worker.Counter("miss_pull") == 2 * step; }));
@@ -30,7 +29,6 @@ TEST_F(RedisPlanTest, OneLookupBeginsAfterTheOther) {
 TEST_F(RedisPlanTest, PlanDoesNotWaitForABlockedStep) {
   RedisServer server;
   RemoteWorker worker(server.address(), ClientConfig(), 3);
-  ASSERT_TRUE(worker.ok());
   worker.Train({1});
   ASSERT_TRUE(server.Command({"CLIENT", "PAUSE", "60000", "WRITE"}).ok());
   std::atomic<bool> done{false};
@@ -53,15 +51,14 @@ TEST_F(RedisPlanTest, AnErrorIsReportedByTheLookup) {
   config.request_timeout = 1;
   config.deadline = 3;
   RemoteWorker worker(server.address(), config, 3);
-  ASSERT_TRUE(worker.ok());
   worker.Train({1});
   server.Kill();
   worker.Plan({5, 6});
-  const Status status = worker.Step({5, 6});
+  const Status status = worker.Count({5, 6});
   EXPECT_EQ(status.code(), Code::kDeadlineExceeded) << status.message();
   ASSERT_TRUE(server.Restart());
   worker.Train({5, 6});
-  EXPECT_TRUE(worker.engine().caches().Flush().ok());
+  worker.Flush();
   EXPECT_EQ(worker.Value(5), 1);
   EXPECT_EQ(worker.Value(1), 1);
 }
