@@ -1,4 +1,6 @@
-// The partition's side of the protocol: applied and refused frames; a refused frame changes nothing.
+// The partition's side of the protocol: applied and refused frames; a refused frame changes nothing. Refusals
+// by a partition's owner limit a client's share: ticks, repeated keys, tables. Copies accept what their owner
+// accepted.
 #include "het_tf/core/store/partition.h"
 
 #include <gmock/gmock.h>
@@ -38,26 +40,47 @@ class PartitionTest : public ::testing::Test {
     AddTable(&q, *schema_, kEpoch);
     return q;
   }
-  Request Push(uint64_t seq, std::vector<Key> keys, uint32_t ticks = 1) {
+  Request Push(uint64_t seq, const std::vector<Key>& keys, uint32_t ticks = 1) {
     Request q = NewRequest(seq);
     AddPush(&q.tables[0], keys, ticks, 20);
     return q;
   }
-  Reply HandleBytes(Span<const uint8_t> frame) {
-    Bytes bytes;
-    HandleFrame(partition_.get(), frame, &bytes);
+  // The client's next one.
+  Request NextPush(const std::vector<Key>& keys, uint32_t ticks = 1) {
+    return Push(partition_->clients().LastSeq(kClient) + 1, keys, ticks);
+  }
+  Request Fetch(const std::vector<Key>& keys) {
+    Request q = NewRequest(0);
+    q.tables[0].fetch_keys.assign(keys.begin(), keys.end());
+    return q;
+  }
+  // Handles it as a copy does, unless `how` says otherwise.
+  Reply Handle(const Request& q, const Handling& how = {}) {
+    Bytes frame, bytes;
+    Encode(q, &frame);
+    handled_ = HandleFrame(partition_.get(), frame, &bytes, how);
     Reply reply;
     EXPECT_TRUE(Decode(bytes, &reply).ok());
     EXPECT_EQ(reply.inc, reply.same_inc ? 0 : 1000u);
-    return reply;
-  }
-  Reply Handle(const Request& q) {
-    Bytes frame;
-    Encode(q, &frame);
-    Reply reply = HandleBytes(frame);
     EXPECT_EQ(reply.request_id, q.request_id);
     if (reply.same_seq) reply.last_seq = q.newest_seq();
     return reply;
+  }
+  static Handling Owner() {
+    Handling how;
+    how.now = 1000;
+    return how;
+  }
+  // The owner refuses the request for this reason, and nothing has changed.
+  void ExpectRefused(const Request& q, const std::string& why) {
+    const Bytes before = State();
+    const Reply reply = Handle(q, Owner());
+    EXPECT_EQ(reply.status, FrameStatus::kBadFrame);
+    EXPECT_THAT(reply.message, ::testing::HasSubstr(why));
+    EXPECT_EQ(State(), before);
+  }
+  void ExpectTaken(const Request& q, const Handling& how = Owner()) {
+    EXPECT_EQ(Handle(q, how).status, FrameStatus::kOk);
   }
   Bytes State() { return BytesOf(*partition_); }
   Clock ClockOf(Key key) {
@@ -65,10 +88,16 @@ class PartitionTest : public ::testing::Test {
     const uint32_t row = rows.Find(key);
     return row == kNoRow ? 0 : rows.meta(row).clock;
   }
+  void SetClock(Key key, Clock clock) {
+    Shard* const shard = partition_->Find(schema_->id());
+    shard->rows().meta(shard->rows().Find(key)).clock = clock;
+    shard->RaiseNewest(clock);
+  }
 
   Schema schema_;
   std::unique_ptr<Partition> partition_;
   uint32_t last_id_ = 0;
+  Handled handled_;
 };
 
 TEST_F(PartitionTest, AppliesFramesInOrder) {
@@ -245,11 +274,6 @@ TEST_F(PartitionTest, OutOfMemoryAtAnyByte) {
   EXPECT_GT(refused, 100);
 }
 
-TEST_F(PartitionTest, TheSameKeyTwiceInAPush) {
-  Handle(Push(1, {5, 5}, 2));
-  EXPECT_EQ(ClockOf(5), 4);
-}
-
 // A rounding remainder of a row that was removed since (Apply) meets a client that subscribes to the row.
 TEST_F(PartitionTest, PushWithoutTicksOfRemovedSubscribedRow) {
   Request holds = NewRequest(0);
@@ -263,6 +287,95 @@ TEST_F(PartitionTest, PushWithoutTicksOfRemovedSubscribedRow) {
   EXPECT_EQ(partition_->subscribers().held(), 1u);
   Handle(Push(2, {5}, 1));
   EXPECT_EQ(ClockOf(5), 1);
+}
+
+// --- limits
+
+TEST_F(PartitionTest, TicksOfAPush) {
+  ExpectRefused(NextPush({1, 2}, Shard::kMaxPushTicks),
+                "an update of table 't' has more than 1073741823 ticks");
+  ExpectTaken(NextPush({1, 2}, Shard::kMaxPushTicks - 1));
+  EXPECT_EQ(ClockOf(1), Shard::kMaxPushTicks - 1);
+}
+
+TEST_F(PartitionTest, ClockOfARow) {
+  Handle(Push(1, {1}));
+  SetClock(1, Shard::kLastClock);
+  ExpectTaken(NextPush({1}));
+  ExpectRefused(NextPush({2, 1}), "a row of this push is at clock 2305843008139952129");
+  Request other = NextPush({2, 1});
+  other.client = {8, 8};
+  other.seq = other.after_seq = 1;
+  ExpectRefused(other, "clear its table, or load it anew");
+  EXPECT_EQ(partition_->clients().all().size(), 1u);
+  // From a log that was written without the limit.
+  SetClock(1, INT64_MAX);
+  ExpectTaken(NextPush({2, 1}), Handling());
+  EXPECT_TRUE(handled_.clamped);
+  EXPECT_EQ(ClockOf(1), Shard::kLastClock + 1);
+  EXPECT_EQ(ClockOf(2), 1);
+}
+
+TEST_F(PartitionTest, KeysThatComeTwice) {
+  ExpectRefused(NextPush({1, 2, 1}), "key 1 of table 't' comes twice");
+  ExpectRefused(Fetch({3, INT64_MIN, 4, INT64_MIN}), "key -9223372036854775808 of table 't' comes twice");
+  Request both = Fetch({5});
+  both.tables[0].check_keys = {4, 5};
+  both.tables[0].check_clocks = {1, 1};
+  ExpectRefused(both, "key 5 of table 't' comes twice");
+  Request read_and_push = NextPush({1, 2});
+  read_and_push.tables[0].fetch_keys = {1, 2};
+  ExpectTaken(read_and_push);                 // once in each
+  ExpectTaken(NextPush({1, 1}), Handling());  // a copy
+  EXPECT_EQ(ClockOf(1), 3);
+  // More keys than the reused table has room for, and as many calls as it counts.
+  std::vector<Key> keys;
+  for (Key key = 5000; key-- > 0;) keys.push_back(key * 64);
+  ExpectTaken(Fetch(keys));
+  keys.push_back(64 * 17);
+  ExpectRefused(Fetch(keys), "key 1088 of table 't' comes twice");
+  keys.resize(300);
+  for (int i = 0; i < 100; ++i) ExpectTaken(Fetch(keys));
+}
+
+TEST_F(PartitionTest, TablesThatComeTwice) {
+  Request q = Fetch({1});
+  q.tables.push_back(q.tables[0]);
+  q.tables[1].bound = 3;
+  q.tables[1].fetch_keys = {2};
+  ExpectRefused(q, "a part names table 't' twice");
+}
+
+// A sweep looks at some tables, and the next one at others.
+TEST_F(PartitionTest, ASweepReachesAllOfManyTables) {
+  TableLimits limits;
+  limits.ttl = 10;
+  limits.since = 1;
+  constexpr int kTables = 600;
+  for (int i = 0; i < kTables; ++i) {
+    TableSpec spec = MakeSchema("sgd", 2, "table" + std::to_string(i))->spec();
+    spec.limits = limits;
+    const Schema schema = TableSchema::Create(spec).value();
+    ASSERT_TRUE(partition_->CreateTable(schema, kEpoch).ok());
+    bool created = false;
+    Shard* const shard = partition_->Find(schema->id());
+    shard->FindOrCreate(7, shard->rows().Hash(7), &created);
+  }
+  EXPECT_TRUE(partition_->swept_all());
+  const uint64_t first = partition_->Sweep(5000, 1000, nullptr).rows();
+  EXPECT_GT(first, 0u);
+  EXPECT_LT(first, 300u);
+  EXPECT_FALSE(partition_->swept_all());
+  uint64_t swept = first;
+  for (int i = 0; i < 2; ++i) swept += partition_->Sweep(5000, 1000, nullptr).rows();
+  EXPECT_EQ(swept, static_cast<uint64_t>(kTables));
+}
+
+TEST(LoadMark, HoldsADayAtMost) {
+  EXPECT_TRUE((LoadMark{"me", 100, 200}).holds(199));
+  EXPECT_FALSE((LoadMark{"me", 100, 200}).holds(200));
+  EXPECT_TRUE((LoadMark{"me", 100, 100 + LoadMark::kMaxSeconds}).holds(100));
+  EXPECT_FALSE((LoadMark{"me", 100, 101 + LoadMark::kMaxSeconds}).holds(100)) << "until 2106, say";
 }
 
 }  // namespace
