@@ -124,38 +124,28 @@ template <typename Handle>
 void Destroy(const SP_Device*, Handle handle) {
   delete handle;
 }
-void Depend(const SP_Device*, SP_Stream, SP_Stream, TF_Status*) {}
 void StreamStatus(const SP_Device*, SP_Stream, TF_Status* status) { TF_SetStatus(status, TF_OK, ""); }
 SE_EventStatus EventStatus(const SP_Device*, SP_Event) { return SE_EVENT_COMPLETE; }
-void OfEvent(const SP_Device*, SP_Stream, SP_Event, TF_Status*) {}
-void OfTimer(const SP_Device*, SP_Stream, SP_Timer, TF_Status*) {}
+// What has nothing to do.
+template <typename... Of>
+void Nothing(Of...) {}
 
-void ToHost(const SP_Device*, SP_Stream, void* host, const SP_DeviceMemoryBase* device, uint64_t bytes,
+// Copies on a stream, and without one.
+template <typename... Stream>
+void ToHost(const SP_Device*, Stream..., void* host, const SP_DeviceMemoryBase* device, uint64_t bytes,
             TF_Status*) {
   std::memcpy(host, Host(device, bytes), bytes);
 }
-void ToDevice(const SP_Device*, SP_Stream, SP_DeviceMemoryBase* device, const void* host, uint64_t bytes,
+template <typename... Stream>
+void ToDevice(const SP_Device*, Stream..., SP_DeviceMemoryBase* device, const void* host, uint64_t bytes,
               TF_Status*) {
   std::memcpy(Host(device, bytes), host, bytes);
 }
-void Within(const SP_Device*, SP_Stream, SP_DeviceMemoryBase* to, const SP_DeviceMemoryBase* from,
+template <typename... Stream>
+void Within(const SP_Device*, Stream..., SP_DeviceMemoryBase* to, const SP_DeviceMemoryBase* from,
             uint64_t bytes, TF_Status*) {
   std::memmove(Host(to, bytes), Host(from, bytes), bytes);
 }
-void ToHostNow(const SP_Device*, void* host, const SP_DeviceMemoryBase* device, uint64_t bytes, TF_Status*) {
-  std::memcpy(host, Host(device, bytes), bytes);
-}
-void ToDeviceNow(const SP_Device*, SP_DeviceMemoryBase* device, const void* host, uint64_t bytes,
-                 TF_Status*) {
-  std::memcpy(Host(device, bytes), host, bytes);
-}
-void WithinNow(const SP_Device*, SP_DeviceMemoryBase* to, const SP_DeviceMemoryBase* from, uint64_t bytes,
-               TF_Status*) {
-  std::memmove(Host(to, bytes), Host(from, bytes), bytes);
-}
-void BlockForEvent(const SP_Device*, SP_Event, TF_Status*) {}
-void BlockUntilDone(const SP_Device*, SP_Stream, TF_Status*) {}
-void SynchronizeAll(const SP_Device*, TF_Status*) {}
 void Zero(const SP_Device*, SP_Stream, SP_DeviceMemoryBase* memory, uint64_t bytes, TF_Status*) {
   std::memset(Host(memory, bytes), 0, bytes);
 }
@@ -186,12 +176,10 @@ void CreateDevice(const SP_Platform*, SE_CreateDeviceParams* params, TF_Status*)
   params->device->ordinal = params->ordinal;
   params->device->hardware_name = "poisoned host memory";
 }
-void DestroyDevice(const SP_Platform*, SP_Device*) {}
 void CreateDeviceFns(const SP_Platform*, SE_CreateDeviceFnsParams* params, TF_Status*) {
   *params->device_fns = SP_DeviceFns{};
   params->device_fns->struct_size = SP_DEVICE_FNS_STRUCT_SIZE;
 }
-void DestroyDeviceFns(const SP_Platform*, SP_DeviceFns*) {}
 void CreateExecutor(const SP_Platform*, SE_CreateStreamExecutorParams* params, TF_Status*) {
   SP_StreamExecutor* const executor = params->stream_executor;
   *executor = SP_StreamExecutor{};
@@ -204,39 +192,35 @@ void CreateExecutor(const SP_Platform*, SE_CreateStreamExecutorParams* params, T
   executor->device_memory_usage = MemoryUsage;
   executor->create_stream = Create<SP_Stream, SP_Stream_st>;
   executor->destroy_stream = Destroy<SP_Stream>;
-  executor->create_stream_dependency = Depend;
+  executor->create_stream_dependency = Nothing;
   executor->get_stream_status = StreamStatus;
   executor->create_event = Create<SP_Event, SP_Event_st>;
   executor->destroy_event = Destroy<SP_Event>;
   executor->get_event_status = EventStatus;
-  executor->record_event = OfEvent;
-  executor->wait_for_event = OfEvent;
+  executor->record_event = Nothing;
+  executor->wait_for_event = Nothing;
   executor->create_timer = Create<SP_Timer, SP_Timer_st>;
   executor->destroy_timer = Destroy<SP_Timer>;
-  executor->start_timer = OfTimer;
-  executor->stop_timer = OfTimer;
-  executor->memcpy_dtoh = ToHost;
-  executor->memcpy_htod = ToDevice;
-  executor->memcpy_dtod = Within;
-  executor->sync_memcpy_dtoh = ToHostNow;
-  executor->sync_memcpy_htod = ToDeviceNow;
-  executor->sync_memcpy_dtod = WithinNow;
-  executor->block_host_for_event = BlockForEvent;
-  executor->block_host_until_done = BlockUntilDone;
-  executor->synchronize_all_activity = SynchronizeAll;
+  executor->start_timer = Nothing;
+  executor->stop_timer = Nothing;
+  executor->memcpy_dtoh = ToHost<SP_Stream>;
+  executor->memcpy_htod = ToDevice<SP_Stream>;
+  executor->memcpy_dtod = Within<SP_Stream>;
+  executor->sync_memcpy_dtoh = ToHost<>;
+  executor->sync_memcpy_htod = ToDevice<>;
+  executor->sync_memcpy_dtod = Within<>;
+  executor->block_host_for_event = Nothing;
+  executor->block_host_until_done = Nothing;
+  executor->synchronize_all_activity = Nothing;
   executor->mem_zero = Zero;
   executor->memset = Fill;
   executor->memset32 = Fill32;
   executor->host_callback = HostCallback;
 }
-void DestroyExecutor(const SP_Platform*, SP_StreamExecutor*) {}
 void CreateTimerFns(const SP_Platform*, SP_TimerFns* fns, TF_Status*) {
   fns->struct_size = SP_TIMER_FNS_STRUCT_SIZE;
   fns->nanoseconds = [](SP_Timer) -> uint64_t { return 1; };
 }
-void DestroyTimerFns(const SP_Platform*, SP_TimerFns*) {}
-void DestroyPlatform(SP_Platform*) {}
-void DestroyPlatformFns(SP_PlatformFns*) {}
 
 }  // namespace
 
@@ -252,13 +236,13 @@ extern "C" __attribute__((visibility("default"))) void SE_InitPlugin(SE_Platform
   fns->struct_size = SP_PLATFORM_FNS_STRUCT_SIZE;
   fns->get_device_count = DeviceCount;
   fns->create_device = CreateDevice;
-  fns->destroy_device = DestroyDevice;
+  fns->destroy_device = Nothing;
   fns->create_device_fns = CreateDeviceFns;
-  fns->destroy_device_fns = DestroyDeviceFns;
+  fns->destroy_device_fns = Nothing;
   fns->create_stream_executor = CreateExecutor;
-  fns->destroy_stream_executor = DestroyExecutor;
+  fns->destroy_stream_executor = Nothing;
   fns->create_timer_fns = CreateTimerFns;
-  fns->destroy_timer_fns = DestroyTimerFns;
-  params->destroy_platform = DestroyPlatform;
-  params->destroy_platform_fns = DestroyPlatformFns;
+  fns->destroy_timer_fns = Nothing;
+  params->destroy_platform = Nothing;
+  params->destroy_platform_fns = Nothing;
 }

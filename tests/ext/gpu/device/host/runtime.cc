@@ -63,50 +63,38 @@ namespace {
 
 // Page-locked memory, which copies read and write when they are done. Copies from other host memory read it
 // when they are asked for, and copies to it are done then.
-class Locked {
- public:
+struct Locked {
   static Locked& Get() {
     static Locked* const locked = new Locked;
     return *locked;
   }
-  void* Take(size_t bytes) {
-    constexpr size_t kMost = size_t{1} << 31;
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (bytes > kMost - taken_) return nullptr;
-    void* const memory = std::malloc(bytes);
-    if (memory == nullptr) return nullptr;
-    std::memset(memory, 0xa5, bytes);  // what was never written is to be seen
-    pieces_[static_cast<const char*>(memory)] = bytes;
-    taken_ += bytes;
-    return memory;
-  }
-  void Give(void* memory) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto piece = pieces_.find(static_cast<const char*>(memory));
-    taken_ -= piece->second;
-    pieces_.erase(piece);
-    std::free(memory);
-  }
   bool Has(const void* memory) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    auto piece = pieces_.upper_bound(static_cast<const char*>(memory));
-    if (piece == pieces_.begin()) return false;
+    const std::lock_guard<std::mutex> lock(mutex);
+    auto piece = pieces.upper_bound(static_cast<const char*>(memory));
+    if (piece == pieces.begin()) return false;
     --piece;
     return static_cast<const char*>(memory) < piece->first + piece->second;
   }
 
- private:
-  std::mutex mutex_;
-  std::map<const char*, size_t> pieces_;
-  size_t taken_ = 0;
+  std::mutex mutex;
+  std::map<const char*, size_t> pieces;  // with their bytes
 };
 
 }  // namespace
 
-void* AllocateLocked(size_t bytes) { return Locked::Get().Take(bytes); }
+void* AllocateLocked(size_t bytes) {
+  void* const memory = std::malloc(bytes);
+  if (memory == nullptr) return nullptr;
+  std::memset(memory, 0xa5, bytes);  // what was never written is to be seen
+  const std::lock_guard<std::mutex> lock(Locked::Get().mutex);
+  Locked::Get().pieces[static_cast<const char*>(memory)] = bytes;
+  return memory;
+}
 void FreeLocked(void* memory) {
   streams::WaitForAll();
-  Locked::Get().Give(memory);
+  const std::lock_guard<std::mutex> lock(Locked::Get().mutex);
+  Locked::Get().pieces.erase(static_cast<const char*>(memory));
+  std::free(memory);
 }
 
 void Copy(void* to, const void* from, size_t bytes, Direction direction, HetDevStream stream) {
