@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from cli_lib import het
+from launch_lib import until
 
 import het_tf
 
@@ -83,11 +83,8 @@ class Followed:
     def says(self, text: str) -> bool:
         return text in self.log.read_text()
 
-    def until(self, holds: Callable[[], bool], seconds: float = 300) -> None:
-        end = time.monotonic() + seconds
-        while not holds():
-            assert time.monotonic() < end, self.log.read_text()
-            time.sleep(0.02)
+    def until(self, holds: Callable[[], bool]) -> None:
+        until(holds, self.log.read_text)
 
     def status(self, exit_status: int) -> dict[str, Any]:
         done = het("serve", "status", self.path, "--json", status=exit_status)

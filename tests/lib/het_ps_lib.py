@@ -8,13 +8,13 @@ import json
 import os
 import signal
 import socket
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import redis_lib
 from cli_lib import Done, het
+from launch_lib import until
 
 import het_tf
 from het_tf.ext.ps.python import address, layout
@@ -33,12 +33,11 @@ def picture(*words: object, status: int = 0) -> dict[str, Any]:
 
 def caught_up(directory: Path, place: str) -> dict[str, Any]:
     """The replica at `place`, once it has all that its primary wrote. Replicas say so once a second."""
-    until = time.monotonic() + 300
-    while True:
-        replica = next(s for s in picture("--dir", directory)["servers"] if s["place"] == place)
-        if replica["lag_bytes"] == 0:
-            return replica
-        assert time.monotonic() < until, replica
+
+    def at_place() -> dict[str, Any]:
+        return next(s for s in picture("--dir", directory)["servers"] if s["place"] == place)
+
+    return until(lambda: (seen := at_place())["lag_bytes"] == 0 and seen, f"{place} has it all")
 
 
 def free_ports(count: int) -> int:
@@ -69,8 +68,7 @@ def kill(directory: Path, name: str) -> None:
     pid = member.pid()
     assert pid
     os.kill(pid, signal.SIGKILL)
-    while member.pid():
-        time.sleep(0.02)
+    until(lambda: not member.pid())
 
 
 @contextlib.contextmanager

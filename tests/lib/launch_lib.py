@@ -46,13 +46,13 @@ def environment(**more: str) -> dict[str, str]:
     return {**outside, "PYTHONPATH": str(ROOT), **more}
 
 
-def until(what: Callable[[], Any], why: str) -> Any:
+def until(what: Callable[[], Any], why: str | Callable[[], str] = "") -> Any:
     """Waits until something is true, and returns it."""
-    for _ in range(3000):
+    for _ in range(15_000):
         if found := what():
             return found
         time.sleep(0.02)
-    raise AssertionError(f"never: {why}")
+    raise AssertionError(f"never: {why() if callable(why) else why}")
 
 
 def alive(process: int) -> bool:

@@ -10,11 +10,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +21,7 @@ import pytest
 import redis_lib
 from followed_lib import IDS, Followed
 from het_ps_lib import ask, het_ps, picture
+from launch_lib import until
 
 import het_tf
 
@@ -63,15 +63,6 @@ def exporting(server: redis_lib.Server, log: Path, *words: str) -> Iterator[str]
             assert process.wait(60) == 0 and "ended" in log.read_text()
         finally:
             process.kill()
-
-
-def until(holds: Callable, seconds: float = 60):
-    """What `holds` returns, once it is true."""
-    end = time.monotonic() + seconds
-    while not (found := holds()):
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    return found
 
 
 def train(steps: int = 5) -> None:

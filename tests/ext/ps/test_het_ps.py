@@ -8,12 +8,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import redis_lib
 from het_ps_lib import ask, caught_up, check, free_ports, het_ps, kill, picture, pids, train, up
+from launch_lib import until
 
 import het_tf
 from het_tf.ext.ps.python import layout, programs, redis_server, status
@@ -64,25 +64,12 @@ def test_one_server_from_up_to_down(tmp_path):
 @pytest.mark.long
 def test_rates_are_those_of_the_interval(server):
     train(server.address)
-    words = (
-        sys.executable,
-        "-m",
-        "het_tf",
-        "ps",
-        "status",
-        "--ps",
-        server.address,
-        "--json",
-        "--interval",
-        "5",
-    )
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as command:
+    words = f"-m het_tf ps status --ps {server.address} --json --interval 5".split()
+    with subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True) as command:
         while command.poll() is None:
             train(server.address)
-        busy, idle = (
-            json.loads(command.stdout.read())["servers"][0],
-            picture("--ps", server.address)["servers"][0],
-        )
+        (busy,) = json.loads(command.stdout.read())["servers"]
+    (idle,) = picture("--ps", server.address)["servers"]
     for name in ("pushes_per_second", "rows_pulled_per_second"):
         assert busy[name] > 0 == idle[name]
 
@@ -117,8 +104,7 @@ def test_two_shards_of_which_one_dies(tmp_path):
 
 
 def await_primary(place: str) -> None:
-    while "role:master" not in ask(f"redis://{place}", "INFO", "replication"):
-        time.sleep(0.02)
+    until(lambda: "role:master" in ask(f"redis://{place}", "INFO", "replication"))
 
 
 @pytest.mark.long

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 import redis_lib
 import tensorflow as tf
 from follow_lib import Writer
+from launch_lib import until
 
 import het_tf
 from het_tf.ext.checkpoint.python import tensors
@@ -23,10 +22,7 @@ from het_tf.python.session import native
 keras = tf.keras
 IDS = np.arange(-8, 8)
 
-pytestmark = [
-    redis_lib.SERVER,
-    pytest.mark.usefixtures("fresh"),
-]
+pytestmark = [redis_lib.SERVER, pytest.mark.usefixtures("fresh")]
 
 
 def make_model(units: int = 4) -> Any:
@@ -108,13 +104,6 @@ def found(loaded: Any, writer: Any) -> None:
             return False
 
     until(has_the_row)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 300
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_a_native_export_is_followed_later(server: Any, tmp_path: Path, fresh: Any) -> None:
