@@ -55,10 +55,7 @@ def test_a_sentinel_names_the_server(tmp_path):
                     rf"is a Sentinel; write redis\+sentinel://127.0.0.1:{port}/SERV",
                 ),
                 (address.replace("/models", "/other"), "knows no service 'other'"),
-                (
-                    f"redis+sentinel://{place}/models",
-                    r"is no Sentinel .*; write redis:// for a server",
-                ),
+                (f"redis+sentinel://{place}/models", r"is no Sentinel .*; write redis:// for a server"),
             ):
                 with pytest.raises(RuntimeError, match=why):
                     het_tf.init(ps=wrong)
@@ -71,32 +68,19 @@ def test_a_sentinel_names_the_server(tmp_path):
             process.wait()
 
 
-@pytest.mark.parametrize("source", ["function", "file", "environment"])
-def test_a_password_changes_while_a_job_runs(tmp_path, monkeypatch, source):
+# Files and variables that have the password: test_where_a_password_is, roles_test.cc.
+def test_a_password_changes_while_a_job_runs(tmp_path):
     first, second = "a@b/c%d:", "sEcond?&"
-    now = {"password": first}
-    file = tmp_path / "password"
-
-    def change(password: str) -> None:
-        now["password"] = password
-        file.write_text(password + "\n")
-        monkeypatch.setenv("HET_TEST_PASSWORD", password)
-
-    change(first)
+    now = [first]
     with running(tmp_path / "1", "--requirepass", first) as place:
-        base = f"redis://{place}"
-        store = {
-            "function": het_tf.Store(base, password=lambda: now["password"]),
-            "file": het_tf.Store(f"{base}?password_file={file}"),
-            "environment": het_tf.Store(f"{base}?password_env=HET_TEST_PASSWORD"),
-        }[source]
+        store = het_tf.Store(f"redis://{place}", password=lambda: now[0])
         het_tf.init(ps=store)
         layer, counts = redis_lib.counter(staleness=0), np.zeros((8, 2))
         trains(layer, counts)
-        publisher = Client(parse(base if source == "function" else store.address, store.password))
+        publisher = Client(parse(store.address, store.password))
         assert publisher.ask("key", "SET", "key", "value") == "OK"
         ask(f"redis://:{quote(first, safe='')}@{place}", "CONFIG", "SET", "requirepass", second)
-        change(second)
+        now[0] = second
         login = f"redis://:{quote(second, safe='')}@{place}"
         ask(login, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         assert publisher.ask("key", "GET", "key") == "value"
@@ -110,11 +94,7 @@ def test_logins(tmp_path):
         for store, error, why in (
             (base, ConnectionError, r"refuses: NOAUTH .*redis://USER:PASSWORD@HOST:PORT"),
             (login, ConnectionError, "refuses the login: WRONGPASS"),
-            (
-                het_tf.Store(base, password=lambda: {}["none"]),
-                ConnectionError,
-                "password of het_tf.Store",
-            ),
+            (het_tf.Store(base, password=lambda: {}["none"]), ConnectionError, "password of het_tf.Store"),
             (het_tf.Store(login, password="other"), ValueError, "the password is given twice"),
         ):
             with pytest.raises(error, match=why):

@@ -143,20 +143,6 @@ def looked_up(widths):
     return tf.keras.Model(inputs, het_tf.keras.Embedding(4)(ids))
 
 
-def test_samples_are_placed_by_lookups_of_the_model(four):
-    """Catches ids that are taken from the features and not from what the model makes of them: its lookup has
-    one column for each field.
-    """
-    columns = {name: np.random.default_rng(5).integers(0, 300, (SAMPLES, 1)) for name in "abc"}
-    samples = tf.data.Dataset.from_tensor_slices((columns, np.arange(SAMPLES)))
-    placed = het_tf.workers.shard_placed(
-        samples, by="location", batch=BATCH, lookahead=looked_up(dict(a=1, b=1, c=1))
-    )
-    order = expected([(0, np.concatenate(list(columns.values()), 1))])[:, 0]
-    found = np.stack([number for _, number in placed.as_numpy_iterator()])
-    np.testing.assert_array_equal(found[: len(order)], order)
-
-
 def test_ranks_that_look_up_or_read_others_are_told(played):
     """Catches a comparison by field and batch only: ranks whose layers have other tables place differently.
     And a fingerprint that does not cover all ids of a sample.

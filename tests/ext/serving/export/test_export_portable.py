@@ -1,4 +1,7 @@
-"""The portable format's parts: the perfect hash, initial rows, groups of tables; and who can read it."""
+"""The portable format's parts: the perfect hash, initial rows, groups of tables.
+
+That a process without het_tf reads it: test_export_rows.py::test_check_export.
+"""
 
 from __future__ import annotations
 
@@ -149,35 +152,6 @@ def test_many_tables_are_read_by_few_ops(rng, tmp_path):
         np.testing.assert_array_equal(got[name], rows.numpy(), err_msg=name)
     empty = {name: ids[:0] for name, ids in x.items()}
     assert all(len(rows) == 0 for rows in answer(**empty).values())
-
-
-# --- who can read it ----------------------------------------------------------------------------------------
-
-_FRESH = """
-import sys
-sys.modules["het_tf"] = None
-import numpy as np, tensorflow as tf
-data = np.load(sys.argv[2])
-serve = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
-out = serve(**{name: tf.constant(data[name]) for name in data.files})
-np.save(sys.argv[3] + "/by_load.npy", out["output_0"].numpy())
-
-from tensorflow.python.tools import saved_model_cli
-feeds = ";".join(f"{name}={sys.argv[2]}[{name}]" for name in data.files)
-sys.argv[1:] = ["run", "--dir", sys.argv[1], "--tag_set", "serve", "--signature_def", "serving_default",
-                "--inputs", feeds, "--outdir", sys.argv[3]]
-saved_model_cli.main()
-"""
-
-
-@pytest.mark.long  # het_tf.serving.check has such a process in each run
-def test_a_process_that_has_no_het_tf(exported, tmp_path):
-    """By tf.saved_model.load, and by saved_model_cli, which takes arrays as files: the same numbers."""
-    one = exported["direct"]
-    np.savez(tmp_path / "inputs.npz", **{name: column.numpy() for name, column in one.batches[1].items()})
-    lib.run_alone(_FRESH, str(one.paths["portable"]), str(tmp_path / "inputs.npz"), str(tmp_path))
-    for name in ("by_load", "output_0"):
-        lib.assert_predicts(np.load(tmp_path / f"{name}.npy"), one.answers[1])
 
 
 def test_rows_are_variables_and_no_constants(rng, tmp_path):

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 
 import export_lib as lib
 import numpy as np
 import pytest
-import redis_lib
 import tensorflow as tf
 from rules_lib import learn
 
@@ -127,10 +125,7 @@ def test_check_export(rng, tmp_path, capsys, monkeypatch):
     ask, answers = check._ask, []
     monkeypatch.setattr(check, "_ask", lambda *given: answers.append(ask(*given)) or answers[-1])
     checks = het_tf.serving.check(tmp_path, sample, model)
-    assert [(one.format, one.row_dtype) for one in checks] == [
-        ("portable", "float32"),
-        ("native", "int8"),
-    ]
+    assert [(one.format, one.row_dtype) for one in checks] == [("portable", "float32"), ("native", "int8")]
     assert checks[0].difference <= 1e-6 < checks[1].difference < 0.1
     said = capsys.readouterr().out
     assert "max difference" in said
@@ -170,19 +165,6 @@ def test_check_export_refuses(tmp_path):
 
 
 # --- several processes --------------------------------------------------------------------------------------
-
-
-@redis_lib.SERVER
-def test_tables_at_a_parameter_server(server, rng, tmp_path):
-    """Rows of the caches and of the server, and those that another worker pushed."""
-    het_tf.init(ps=server.address)
-    model = lib.trained(rng, cache=het_tf.Cache(staleness=math.inf, wire="float32"), name="remote")
-    before = het_tf.Table("remote/deep").stats()["cache"]["unsent_rows"]
-    assert before > 0
-    het_tf.export(model, tmp_path / "1", verbose=False)
-    inputs = lib.tensors(lib.toy_batch(rng, 200, ids=30))
-    got = lib.serve(tmp_path / "1")(**inputs)["output_0"]
-    lib.assert_predicts(got, model(inputs, training=False))
 
 
 def test_the_record_says_what_an_export_is(rng, tmp_path):
