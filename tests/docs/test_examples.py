@@ -240,14 +240,8 @@ def test_data_that_is_bad(example: Any, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("script", "arguments", "message"),
-    [
-        ("deepfm", ["--export", "/proc/none/1"], "--export: /proc/none cannot be made"),
-    ],
-)
-def test_errors_are_one_line(script: str, arguments: list[str], message: str) -> None:
-    assert message in fails(script, *arguments)
+def test_errors_are_one_line() -> None:
+    assert "--export: /proc/none cannot be made" in fails("deepfm", "--export", "/proc/none/1")
 
 
 def test_arguments(example: Any, capsys: pytest.CaptureFixture[str]) -> None:

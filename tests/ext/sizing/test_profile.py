@@ -58,6 +58,13 @@ def profiled(out: Path, sizes: list[int], **arguments: object) -> Stats:
     return profiler.finish(out)
 
 
+def profile_of(out: Path, limit: int, **ids: np.ndarray) -> Stats:
+    """A profile of one batch, of tables that are named like their features."""
+    profiler = Profiler({name: feature(name) for name in ids}, limit=limit)
+    profiler.add(ids)
+    return profiler.finish(out)
+
+
 def stream_of_items() -> list[tuple[int, int]]:
     """Sample and id of each use of the table "item", in order."""
     found = []
@@ -137,9 +144,7 @@ def test_table_above_limit_keeps_ids_by_hash(tmp_path, monkeypatch):
     samples, rows_off, sigmas = 20_000, [], []
     for seed in range(20):
         ids = zipf(samples, seed) + seed
-        profiler = Profiler({"a": feature("a")}, limit=samples // 3)
-        profiler.add({"a": ids})
-        stats = profiler.finish(tmp_path)
+        stats = profile_of(tmp_path, samples // 3, a=ids)
         (table,) = stats.tables
         keys, numbers, of = stats.keys(0)
         kept = is_kept(ids, table.ratio)
@@ -165,9 +170,7 @@ def test_table_of_few_ids_keeps_half_its_stream(tmp_path):
     """Hashes might keep none or all of five ids; and a table of many beside it is halved by ids."""
     few, many = RNG.integers(0, 5, 40_000), RNG.integers(0, 1 << 40, 40_000)
     few[-1] = 6  # which is in no entry
-    profiler = Profiler({"few": feature("few"), "many": feature("many")}, limit=20_000)
-    profiler.add({"few": few, "many": many})
-    stats = profiler.finish(tmp_path)
+    stats = profile_of(tmp_path, 20_000, few=few, many=many)
     table = stats.tables[0]
     keys, ids, samples = stats.keys(0)
     assert (table.ratio, table.rows, table.rows_exact) == (1, 6, True) and table.until < 40_000
@@ -178,10 +181,8 @@ def test_table_of_few_ids_keeps_half_its_stream(tmp_path):
 
 
 def test_single_id_stream_stays_below_limit(tmp_path):
-    profiler = Profiler({"a": feature("a")}, limit=1000)
-    profiler.add({"a": np.zeros((3000, 40), np.int64)})
-    stats = profiler.finish(tmp_path)
-    assert stats.tables[0].entries <= 1000 and stats.tables[0].rows == 1
+    (table,) = profile_of(tmp_path, 1000, a=np.zeros((3000, 40), np.int64)).tables
+    assert table.entries <= 1000 and table.rows == 1
 
 
 def test_unique_ids_are_those_before_any_was_left_out():

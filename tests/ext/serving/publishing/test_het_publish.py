@@ -11,11 +11,7 @@ import redis_lib
 from cli_lib import het
 from versions_lib import DIGEST, version
 
-from het_tf.ext.serving.python.publishing.versions import (
-    Decision,
-    History,
-    Versions,
-)
+from het_tf.ext.serving.python.publishing.versions import Decision, History, Versions
 
 pytestmark = redis_lib.MARKS
 
