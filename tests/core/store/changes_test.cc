@@ -1,301 +1,59 @@
-// A reader that follows a partition by ReadChanges has, after each scan, rows that are at least as new as the
-// partition's were when the scan began.
+// Pages of changes for whatever is asked, and numbers of changes. Readers that follow a changing partition:
+// RandomFollowers (ext/serving/follow); increments: CheckIncrements (testing/stored_rows.h).
 #include "het_tf/core/store/changes.h"
 
 #include <gtest/gtest.h>
 
-#include <map>
-#include <set>
+#include <numeric>
 
 #include "het_tf/core/store/chunk.h"
-#include "tests/testing/handle_frame.h"
-#include "tests/testing/partition_bytes.h"
 #include "tests/testing/random.h"
-#include "tests/testing/requests.h"
 #include "tests/testing/table_specs.h"
 
 namespace het::testing {
 namespace {
 
-constexpr uint64_t kKeys = 60;
-
-Schema MakeSchema(const std::string& name, size_t dim) {
-  TableSpec spec = NewSpec(name, static_cast<uint32_t>(dim), "adagrad");
-  spec.limits = TableLimits();
-  return TableSchema::Create(spec).value();
-}
-
-using Rows = std::map<std::pair<uint64_t, Key>, std::vector<float>>;
-
-// A partition with two tables, and the changes that can happen to it.
-class ChangingPartition {
- public:
-  explicit ChangingPartition(uint64_t seed) : random_(seed), partition_(Make(100)) {}
-
-  Partition& operator*() { return *partition_; }
-  Partition* operator->() { return partition_.get(); }
-  const Schema& schema(size_t i) const { return schemas_[i]; }
-
-  void Push(const std::vector<Key>& keys, size_t table = 0) {
-    const TableSchema& schema = *schemas_[table];
-    Request q = RequestOf(partition_->id(), {1, 2}, partition_->clients().LastSeq({1, 2}) + 1);
-    AddPush(&AddTable(&q, schema, partition_->Find(schema.id())->epoch()), keys);
-    Bytes frame, reply;
-    Encode(q, &frame);
-    Handling how;
-    how.now = 1000;
-    EXPECT_TRUE(HandleFrame(partition_.get(), frame, &reply, how).applied);
-  }
-  void Remove(const std::vector<Key>& keys, size_t table = 0) {
-    Bytes chunk;
-    EncodeRemove(*schemas_[table], keys, &chunk);
-    EXPECT_TRUE(LoadChunk(chunk, partition_.get()).ok());
-  }
-  void Set(Key key, float value, size_t table = 0) {
-    const std::vector<float> row(schemas_[table]->row_floats(), value);
-    Bytes chunk;
-    EncodeSet(*schemas_[table], {&key, 1}, row.data(), &chunk);
-    EXPECT_TRUE(LoadChunk(chunk, partition_.get()).ok());
-  }
-  // Comes to life again, as after a restart of the server.
-  void Restart() { partition_ = std::move(PartitionOf(BytesOf(*partition_), ++incarnation_).value()); }
-  void ChangeAtRandom() {
-    const size_t table = random_.Below(2);
-    std::set<Key> keys;
-    for (uint64_t i = random_.Below(6) + 1; i > 0; --i) keys.insert(random_.Between(0, kKeys - 1));
-    const std::vector<Key> some(keys.begin(), keys.end());
-    const uint64_t what = random_.Below(100);
-    if (what < 55) {
-      Push(some, table);
-    } else if (what < 75) {
-      Remove(some, table);
-    } else if (what < 90) {
-      Set(some[0], static_cast<float>(random_.Below(1000)), table);
-    } else if (what < 93) {
-      TableLimits limits;
-      limits.max_rows = 20;
-      partition_->Find(schemas_[table]->id())->set_limits(limits);
-      partition_->Sweep(2000, 30, nullptr);
-      partition_->Find(schemas_[table]->id())->set_limits(TableLimits());
-    } else if (what < 95) {
-      partition_->ClearTable(schemas_[table]->id(), random_.Next());
-    } else if (what < 97) {
-      partition_->DropTable(schemas_[table]->id());
-      EXPECT_TRUE(partition_->CreateTable(schemas_[table], random_.Next()).ok());
-    } else if (what < 98) {
-      Restart();
-    } else {  // all rows will have other numbers
-      std::vector<Key> all;
-      for (Key key = 0; key < static_cast<Key>(kKeys); ++key) all.push_back(key);
-      Remove(all, table);
-    }
-  }
-  Rows rows() const {
-    Rows rows;
-    for (const auto& [table, shard] : partition_->shards()) {
-      for (uint32_t r = 0; r < shard->rows().end(); ++r) {
-        if (!shard->rows().live(r)) continue;
-        const float* value = shard->rows().data(r);
-        rows[{table, shard->rows().meta(r).key}].assign(value, value + shard->schema().dim());
-      }
-    }
-    return rows;
-  }
-
- private:
-  std::unique_ptr<Partition> Make(uint64_t incarnation) {
-    auto made = std::make_unique<Partition>(PartitionId{0, 1, 3}, incarnation);
-    for (const Schema& schema : schemas_) EXPECT_TRUE(made->CreateTable(schema, 9).ok());
-    return made;
-  }
-
-  Random random_;
-  uint64_t incarnation_ = 100;
-  const Schema schemas_[2] = {MakeSchema("a", 3), MakeSchema("b", 2)};
-  std::unique_ptr<Partition> partition_;
-};
-
-// Follows as changes.h says.
-class FollowingReader {
- public:
-  // Reads one page. Returns true if it was the scan's last.
-  bool ReadPage(const Partition& partition, size_t max_bytes) {
-    ChangesRequest request;
-    request.since = since_;
-    request.cursor = cursor_;
-    request.max_bytes = max_bytes;
-    ChangesPage page;
-    ReadChanges(partition, request, &page);
-    if (cursor_.begins() || page.start != start_ || page.kind != kind_) noted_.clear();
-    start_ = page.start;
-    kind_ = page.kind;
-    // As text, which is how they travel.
-    EXPECT_TRUE(ParseCursor(ToString(page.next), &cursor_));
-    for (const Bytes& chunk : page.chunks) Take(chunk);
-    if (!cursor_.begins()) return false;
-    EXPECT_TRUE(ParsePosition(ToString(page.start), &since_));
-    if (kind_ != ChangesKind::kChanges) {
-      for (auto it = rows_.begin(); it != rows_.end();) {
-        it = noted_.count(it->first) == 0 ? rows_.erase(it) : std::next(it);
-      }
-    }
-    return true;
-  }
-  const Rows& rows() const { return rows_; }
-  ChangesKind kind() const { return kind_; }
-  size_t taken() const { return taken_; }
-  Position since() const { return since_; }
-  void set_since(Position since) { since_ = since; }
-
- private:
-  void Take(const Bytes& chunk) {
-    ChangedRows changed;
-    const Status status = DecodeChanges(chunk, &changed);
-    ASSERT_TRUE(status.ok()) << status.message();
-    for (size_t i = 0; i < changed.keys.size(); ++i) {
-      const std::pair<uint64_t, Key> id = {changed.table, changed.keys[i]};
-      if (changed.what == ChangedRows::kRemoved) {
-        rows_.erase(id);
-        continue;
-      }
-      noted_.insert(id);
-      if (changed.what == ChangedRows::kKeys) continue;
-      const float* value = changed.values.data() + i * changed.dim;
-      rows_[id].assign(value, value + changed.dim);
-      ++taken_;
-    }
-  }
-
-  Position since_;
-  ChangesCursor cursor_;
-  Position start_;
-  ChangesKind kind_ = ChangesKind::kChanges;
-  Rows rows_;
-  std::set<std::pair<uint64_t, Key>> noted_;
-  size_t taken_ = 0;
-};
-
-// Every row that the reader has was the partition's at some moment of the scan; so was every absence.
-void ExpectSeenDuring(const std::vector<Rows>& states, const Rows& read) {
-  const auto find = [](const Rows& rows, const std::pair<uint64_t, Key>& id) {
-    const auto it = rows.find(id);
-    return it == rows.end() ? std::vector<float>() : it->second;
-  };
-  std::set<std::pair<uint64_t, Key>> ids;
-  for (const auto& [id, row] : read) ids.insert(id);
-  for (const Rows& state : states) {
-    for (const auto& [id, row] : state) ids.insert(id);
-  }
-  for (const auto& id : ids) {
-    bool seen = false;
-    for (const Rows& state : states) seen = seen || find(state, id) == find(read, id);
-    EXPECT_TRUE(seen) << "key " << id.second << (read.count(id) == 0 ? " is missing" : " is old");
-  }
-}
-
-TEST(ChangesTest, AReaderIsAsNewAsTheStartOfItsScan) {
-  for (uint64_t seed = 0; seed < Scaled(300); ++seed) {
-    SCOPED_TRACE(seed);
-    Random random(seed);
-    ChangingPartition partition(seed);
-    FollowingReader reader;
-    bool kinds[3] = {};
-    for (int scan = 0; scan < 12; ++scan) {
-      partition->changes().set_most_removals(random.Chance(0.5) ? 5 : 1000);
-      for (uint64_t i = random.Below(8); i > 0; --i) partition.ChangeAtRandom();
-      std::vector<Rows> states = {partition.rows()};
-      while (!reader.ReadPage(*partition, random.Below(400) + 1)) {
-        for (uint64_t i = random.Below(3); i > 0; --i) {
-          partition.ChangeAtRandom();
-          partition->changes().set_most_removals(random.Chance(0.5) ? 5 : 1000);
-          states.push_back(partition.rows());
-        }
-      }
-      kinds[static_cast<size_t>(reader.kind())] = true;
-      ExpectSeenDuring(states, reader.rows());
-      if (::testing::Test::HasFailure()) return;
-    }
-    while (!reader.ReadPage(*partition, 100)) {
-    }
-    EXPECT_EQ(reader.rows(), partition.rows());
-    EXPECT_TRUE(kinds[static_cast<size_t>(ChangesKind::kWhole)]) << "the first scan is whole";
-  }
-}
-
-class FollowedPartition : public ::testing::Test {
+class ChangesTest : public ::testing::Test {
  protected:
-  FollowedPartition() : partition_(1) {
-    std::vector<Key> keys;
-    for (Key key = 0; key < 50; ++key) keys.push_back(key);
-    partition_.Push(keys);
-    Scan();
+  ChangesTest() { EXPECT_TRUE(partition_.CreateTable(schema_, 9).ok()); }
+  void Set(const std::vector<Key>& keys, float value) {
+    const std::vector<float> rows(keys.size() * schema_->row_floats(), value);
+    Bytes chunk;
+    EncodeSet(*schema_, keys, rows.data(), &chunk);
+    EXPECT_TRUE(LoadChunk(chunk, &partition_).ok());
   }
-  // Returns how many rows came.
-  size_t Scan() {
-    const size_t before = reader_.taken();
-    while (!reader_.ReadPage(*partition_, 1000)) {
-    }
-    return reader_.taken() - before;
+  void Remove(const std::vector<Key>& keys) {
+    Bytes chunk;
+    EncodeRemove(*schema_, keys, &chunk);
+    EXPECT_TRUE(LoadChunk(chunk, &partition_).ok());
   }
 
-  ChangingPartition partition_;
-  FollowingReader reader_;
+  const Schema schema_ = NewSchema("a", 3, "adagrad");
+  Partition partition_{PartitionId{0, 1, 3}, 100};
 };
 
-TEST_F(FollowedPartition, SendsOnlyTheChangedRows) {
-  EXPECT_EQ(Scan(), 0u);
-  partition_.Push({3, 7, 51});
-  EXPECT_EQ(Scan(), 3u);
-  EXPECT_EQ(reader_.kind(), ChangesKind::kChanges);
-  EXPECT_EQ(Scan(), 0u);
-  partition_.Remove({3});
-  EXPECT_EQ(Scan(), 0u);
-  EXPECT_EQ(reader_.rows().count({partition_.schema(0)->id(), 3}), 0u);
-  EXPECT_EQ(reader_.rows(), partition_.rows());
-}
-
-TEST_F(FollowedPartition, SendsAllKeysWhenRemovalsAreLost) {
-  partition_->changes().set_most_removals(2);
-  partition_.Remove({1, 2, 3});
-  partition_.Push({4});
-  EXPECT_EQ(Scan(), 1u) << "keys are enough for the rows that did not change";
-  EXPECT_EQ(reader_.kind(), ChangesKind::kKeys);
-  EXPECT_EQ(reader_.rows(), partition_.rows());
-  partition_.Remove({5, 6});
-  Scan();
-  EXPECT_EQ(reader_.kind(), ChangesKind::kChanges) << "two removals fit";
-}
-
-TEST_F(FollowedPartition, IsSentWholeToAReaderOfTheFuture) {
-  reader_.set_since({reader_.since().incarnation, reader_.since().number + 1});
-  EXPECT_EQ(Scan(), 50u);
-  EXPECT_EQ(reader_.kind(), ChangesKind::kWhole);
-}
-
-TEST_F(FollowedPartition, CanBeAskedForOneTableWithItsSlots) {
-  partition_.Push({1, 2}, 1);
+// Its number is of a partition that has lost changes, or of an answer that was forged.
+TEST_F(ChangesTest, AReaderOfTheFutureGetsAllRows) {
+  Set({1, 2}, 1);
   ChangesRequest request;
-  request.table = partition_.schema(1)->id();
-  request.stored = true;
+  request.table = schema_->id();
   ChangesPage page;
-  ReadChanges(*partition_, request, &page);
-  ASSERT_EQ(page.chunks.size(), 1u);
-  RowBatch rows(*partition_.schema(1), 1000);
-  ASSERT_TRUE(DecodeRows(page.chunks[0], *partition_.schema(1), &rows).ok());
-  ASSERT_EQ(rows.size(), 2u);
-  EXPECT_EQ(rows.clocks()[0], 1);
-  EXPECT_EQ(rows.slot_floats(), 2u) << "the accumulator";
+  for (const uint64_t ahead : {0, 1}) {
+    request.since = {partition_.incarnation(), partition_.changes().now() + ahead};
+    ReadChanges(partition_, request, &page);
+    EXPECT_EQ(page.kind, ahead == 0 ? ChangesKind::kChanges : ChangesKind::kWhole);
+    EXPECT_EQ(page.chunks.size(), ahead);
+  }
 }
 
-TEST_F(FollowedPartition, SendsRoundedRowsWhereThatIsAskedFor) {
-  partition_.Set(3, 0.3f);
-  ChangesRequest request;
-  request.since = {partition_->incarnation(), partition_->changes().now() - 1};
+TEST_F(ChangesTest, RowsAreRoundedWhereThatIsAskedFor) {
+  Set({3}, 0.3f);
   size_t bytes = SIZE_MAX;
   for (const RowFormat format : {RowFormat::kFloat32, RowFormat::kInt8, RowFormat::kInt4}) {
+    ChangesRequest request;
     request.format = format;
     ChangesPage page;
-    ReadChanges(*partition_, request, &page);
+    ReadChanges(partition_, request, &page);
     ASSERT_EQ(page.chunks.size(), 1u);
     EXPECT_LT(page.chunks[0].size(), bytes) << "a smaller format";
     bytes = page.chunks[0].size();
@@ -309,7 +67,7 @@ TEST_F(FollowedPartition, SendsRoundedRowsWhereThatIsAskedFor) {
   }
 }
 
-TEST(ChangesTest, TextsOfPositionsAndCursors) {
+TEST_F(ChangesTest, TextsOfPositionsAndCursors) {
   Position position;
   EXPECT_TRUE(ParsePosition("18446744073709551615:7", &position));
   EXPECT_EQ(ToString(position), "18446744073709551615:7");
@@ -327,23 +85,26 @@ TEST(ChangesTest, TextsOfPositionsAndCursors) {
   }
 }
 
-TEST(ChangesTest, AnyCursorIsSafe) {
+TEST_F(ChangesTest, AnyCursorIsSafe) {
+  std::vector<Key> keys(60);
+  std::iota(keys.begin(), keys.end(), 0);
+  Set(keys, 1);
+  Remove({5, 6, 7});
+  Set({6, 61}, 2);
   for (uint64_t seed = 0; seed < Scaled(3000); ++seed) {
     Random random(seed);
-    ChangingPartition partition(seed);
-    for (int i = 0; i < 5; ++i) partition.ChangeAtRandom();
     ChangesRequest request;
-    request.since = {random.Chance(0.8) ? partition->incarnation() : 1, random.Below(8)};
-    request.cursor.start = {partition->incarnation(), random.Below(8)};
+    request.since = {random.Chance(0.8) ? partition_.incarnation() : 1, random.Below(8)};
+    request.cursor.start = {partition_.incarnation(), random.Below(8)};
     request.cursor.kind = static_cast<ChangesKind>(random.Below(3));
     request.cursor.stage = static_cast<ChangesCursor::Stage>(
         request.cursor.kind == ChangesKind::kChanges ? random.Below(4) : 1 + random.Below(2));
-    request.cursor.table = random.Chance(0.5) ? partition.schema(0)->id() : random.Next();
+    request.cursor.table = random.Chance(0.5) ? schema_->id() : random.Next();
     request.cursor.at = random.Chance(0.5) ? random.Below(70) : random.Below(UINT32_MAX);
     request.max_bytes = random.Below(200) + 1;
     ChangesPage page;
     for (int pages = 0; pages < 1000; ++pages) {
-      ReadChanges(*partition, request, &page);
+      ReadChanges(partition_, request, &page);
       request.cursor = page.next;
       if (page.next.begins()) break;
     }
