@@ -117,21 +117,6 @@ TEST_F(FollowerTest, RowsOfAnotherPartitionAreRefused) {
   EXPECT_THAT(ErrorOf(0), HasSubstr("belongs to another one"));
 }
 
-// Would catch a skew that counts from an answer: the store may have changed while that was on its way.
-TEST_F(FollowerTest, TheSkewCountsFromTheRequest) {
-  Start(1, 1, /*same=*/true);
-  options_.base = Positions();
-  OpenFollower();
-  CatchUp();
-  source_->after_answer = [this] {
-    Set(0, 1, 7);
-    Pass(3);
-  };
-  StepFor(0.4);
-  EXPECT_EQ(Served(0, 1), 7);
-  EXPECT_GT(Report()["skew"], 3);
-}
-
 // Would catch a skew that the files of an earlier follower, or another version, still show.
 TEST_F(FollowerTest, TheSkewIsUnknownAfterARestart) {
   Start(1, 1, /*same=*/true);

@@ -51,7 +51,6 @@ class LocalChanges : public ChangeSource {
       if (before_answer) before_answer();
       ++asked;
       ChangeAnswer answer = Handle(question);
-      if (after_answer) std::exchange(after_answer, nullptr)();
       (late > 0 ? answers_.push_back(std::move(answer)) : answers->push_back(std::move(answer)));
     }
     for (Question& question : waiting) questions_.push_back(std::move(question));
@@ -61,8 +60,7 @@ class LocalChanges : public ChangeSource {
   double lost = 0;  // the chance that a question gets an error
   std::set<uint32_t> silent;
   std::function<void()> before_answer;
-  std::function<void()> after_answer;  // once: while an answer travels
-  size_t asked = 0;                    // questions that were answered
+  size_t asked = 0;  // questions that were answered
 
  private:
   struct Question {
