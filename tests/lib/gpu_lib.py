@@ -45,7 +45,7 @@ def gpu_ops_for_this_tensorflow(folder: Path) -> Path:
 
 
 def variables(folder: Path) -> dict[str, str]:
-    """Of a process in which gpu_checks_lib.py starts the GPU."""
+    """Of a process in which test_gpu_cache.py starts the GPU."""
     return {
         "HET_DEVICE_LIBRARY": str(DEVICE_LIBRARY),
         "HET_TEST_POISONED_GPU": str(POISONED_GPU),
