@@ -1,6 +1,8 @@
 """Tables in the files of Keras, and Keras' own callbacks that write and read them."""
 
 import gc
+import subprocess
+import sys
 
 import h5py
 import numpy as np
@@ -49,6 +51,7 @@ def test_a_copy_restores_into_a_table_of_its_own(tmp_path):
     path = str(tmp_path / "x.weights.h5")
     model.save_weights(path)
     prefix = tf.train.Checkpoint(model=model).write(str(tmp_path / "x"))
+    checkpoint = het_tf.checkpoint.save(tmp_path / "c", model)
     saved = predictions(model)
     clone = keras.models.clone_model(model)
     train(model)
@@ -56,6 +59,7 @@ def test_a_copy_restores_into_a_table_of_its_own(tmp_path):
     for restore in (
         lambda: clone.load_weights(path),
         lambda: tf.train.Checkpoint(model=clone).read(prefix),
+        lambda: het_tf.checkpoint.restore(checkpoint, clone),
     ):
         het_tf.Table("t@2").clear()
         restore()
@@ -239,17 +243,6 @@ def test_a_save_that_fails_may_be_repeated(tmp_path, whole, monkeypatch):
     del held
 
 
-def test_early_stopping_that_would_restore_half_does_not_begin():
-    model = make_model()
-    stop = keras.callbacks.EarlyStopping("loss", restore_best_weights=True)
-    with pytest.raises(RuntimeError, match=r"restore_best_weights is True.*RestoreBest\('loss'\)"):
-        train(model, callbacks=[stop])
-    assert int(model.optimizer.iterations) == 0
-    plain = keras.Sequential([keras.layers.Dense(1)])
-    plain.compile("sgd", "mse")
-    train(plain, callbacks=[stop])
-
-
 @pytest.mark.parametrize("given", [False, True], ids=["temporary", "directory"])
 def test_restore_best_leaves_the_best_epoch(tmp_path, given, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -298,3 +291,52 @@ def test_backup_and_restore_goes_on_after_a_crash(tmp_path):
     resumed = predictions(run())
     assert_close(resumed, seen.predictions[-1])
     np.testing.assert_array_equal(everything()["clocks"], want["clocks"])
+
+
+# --- another process ---------------------------------------------------------------------------------------
+
+_LOAD = """
+import os, sys, numpy as np, tensorflow as tf
+os.chdir(sys.argv[1])
+import het_tf.serving
+answer = tf.saved_model.load("native").signatures["serving_default"]
+ids = np.load("ids.npy")
+(served,) = answer(tf.constant(ids)).values()
+from tensorflow import keras
+import het_tf.keras
+model = keras.models.load_model("m.keras")
+answers = [served, model(ids)]
+layer = next(one for one in model.layers if type(one).__name__ == "Embedding")
+keras.layers.deserialize(keras.layers.serialize(layer))
+keras.models.clone_model(model)
+assert type(layer) is het_tf.keras.Embedding
+for restore in (
+    lambda: model.load_weights("m.weights.h5"),
+    lambda: tf.train.Checkpoint(model=model).read("point").expect_partial(),
+):
+    het_tf.Table("t").clear()
+    restore()
+    answers.append(model(ids))
+np.save(sys.argv[2], answers)
+"""
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    place = tmp_path_factory.mktemp("saved")
+    model = make_model(reuse=True)
+    model.compile("adam", "mse")
+    train(model)
+    model.save(place / "m.keras")
+    model.save_weights(place / "m.weights.h5")
+    tf.train.Checkpoint(model=model).write(str(place / "point"))
+    het_tf.export(model, place / "native", het_tf.serving.Native(), verbose=False)
+    np.save(place / "ids.npy", np.arange(12).reshape(4, 3))
+    return place, model(np.load(place / "ids.npy")).numpy()
+
+
+def test_a_new_process_loads_a_model(saved, tmp_path):
+    """Would catch: a module that does not register its classes, or ops."""
+    place, wanted = saved
+    subprocess.run([sys.executable, "-c", _LOAD, place, tmp_path / "p.npy"], check=True)
+    np.testing.assert_allclose(np.load(tmp_path / "p.npy"), [wanted] * 4, rtol=1e-6)

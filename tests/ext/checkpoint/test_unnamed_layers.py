@@ -139,21 +139,6 @@ def test_other_ways_to_save_find_them_too(tmp_path, way):
     assert [het_tf.Table(one.tables[0].name).size for one in others] == [0, 0, 0]
 
 
-def test_a_copy_beside_its_original(tmp_path):
-    model = trained(lambda: plain("item"))
-    wanted = predictions(model)
-    checkpoint.save(tmp_path, model)
-    model.fit(IDS, LABELS, verbose=0)
-    after = predictions(model)
-    copy = keras.models.clone_model(model)
-    copy.compile("adam", "mse")
-    checkpoint.restore(tmp_path, copy)
-    np.testing.assert_allclose(predictions(copy), wanted, rtol=1e-5)
-    np.testing.assert_array_equal(predictions(model), after)
-    checkpoint.restore(tmp_path, model)
-    np.testing.assert_allclose(predictions(model), wanted, rtol=1e-5)
-
-
 def test_layers_apart_from_the_model_come_back_if_they_are_the_same(tmp_path):
     (other,) = another_process(1)
     train(other, 3.0)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import warnings
 
 import keras
 import numpy as np
 import pytest
-from backends_lib import DIM, array, elsewhere, rows
+from backends_lib import DIM, array, elsewhere
 
 import het_tf
 
@@ -67,23 +66,6 @@ def test_a_restored_run_goes_on_as_the_first_one(tmp_path, kind):
 
 
 @elsewhere
-def test_the_best_epoch_is_restored():
-    def worse(epoch):
-        return 0.05 if epoch < 2 else 50.0
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        kept = []
-        keep = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: kept.append(rows()))
-        best = het_tf.callbacks.RestoreBest("loss")
-        rate = keras.callbacks.LearningRateScheduler(worse)
-        _, history = fitted([rate, keep, best], epochs=4)
-    number = int(np.argmin(history["loss"]))
-    assert number < 3
-    np.testing.assert_array_equal(rows(), kept[number])
-
-
-@elsewhere
 def test_figures_of_tables():
     stats = het_tf.callbacks.TableStats(log="all")
     _, history = fitted([stats], epochs=2)
@@ -92,8 +74,13 @@ def test_figures_of_tables():
 
 
 def test_early_stopping_that_would_lose_rows_is_refused():
-    with pytest.raises(RuntimeError, match=r"het_tf\.callbacks\.RestoreBest"):
-        fitted([keras.callbacks.EarlyStopping("loss", restore_best_weights=True)])
+    stop = keras.callbacks.EarlyStopping("loss", restore_best_weights=True)
+    with pytest.raises(RuntimeError, match=r"restore_best_weights is True.*RestoreBest\('loss'\)"):
+        fitted([stop])
+    assert het_tf.Table("t").updates == 0
+    plain = keras.Sequential([keras.layers.Dense(1)])
+    plain.compile("sgd", "mse")
+    fitted([stop], model=plain)
 
 
 def test_weights_are_no_arrays():

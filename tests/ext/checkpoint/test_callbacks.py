@@ -1,7 +1,8 @@
-"""Which epoch is the best: the metric decides, in every version of Keras, and an unknown one is refused."""
+"""Callbacks: Checkpoint, with a directory, and RestoreBest; what is saved when, and which epoch is best."""
 
 from __future__ import annotations
 
+import checkpoint_lib
 import numpy as np
 import pytest
 from saving_lib import everything, keras, make_model, train
@@ -95,8 +96,7 @@ def test_checkpoints_of_better_epochs(tmp_path):
     model.compile("sgd", "mse", metrics=[Directed(name="auc")])
     saver = het_tf.callbacks.Checkpoint(tmp_path, monitor="val_auc", save_best_only=True)
     train(model, 5, callbacks=[Say("val_auc", [0.6, np.nan, 0.9, 0.7, 0.95]), saver])
-    steps = [manifest_lib.read_manifest(one).step for one in het_tf.checkpoint.checkpoints(tmp_path)]
-    assert steps == [4, 12, 20]
+    assert steps(tmp_path) == [4, 12, 20]
 
 
 UNKNOWN = r"monitor is 'val_uplift', and whether.*mode='max' or mode='min'"
@@ -122,3 +122,71 @@ def test_a_metric_that_cannot_decide_is_refused(kind, monitor, message, tmp_path
     assert not list(tmp_path.iterdir())
     if said:
         train(model, 2, callbacks=[*said, KINDS[kind](tmp_path, monitor=monitor, mode="max")])
+
+
+# --- which steps -------------------------------------------------------------------------------------------
+
+
+def data():
+    rng = np.random.default_rng(0)
+    return [rng.integers(0, 50, (32, 2)), rng.random((32, 3), np.float32)], rng.random((32, 1), np.float32)
+
+
+def steps(place):
+    return [manifest_lib.read_manifest(path).step for path in het_tf.checkpoint.checkpoints(place)]
+
+
+def test_checkpoint_of_each_epoch_is_consistent(tmp_path):
+    made = checkpoint_lib.model()
+    x, y = data()
+    seen = {}
+
+    class Look(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            seen[int(self.model.optimizer.iterations)] = (
+                checkpoint_lib.tables(),
+                checkpoint_lib.weights(self.model),
+            )
+
+    saver = het_tf.callbacks.Checkpoint(str(tmp_path / "c"), keep=3)
+    made.fit(x, y, batch_size=8, epochs=5, verbose=0, callbacks=[Look(), saver])
+    assert steps(tmp_path / "c") == [12, 16, 20]
+    for path in het_tf.checkpoint.checkpoints(tmp_path / "c"):
+        found = het_tf.checkpoint.restore(path, made)
+        table, dense = seen[found.step]
+        checkpoint_lib.same(checkpoint_lib.tables(), table)
+        for a, b in zip(checkpoint_lib.weights(made), dense, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_every_few_steps_by_increments(tmp_path):
+    made = checkpoint_lib.model()
+    x, y = data()
+    saver = het_tf.callbacks.Checkpoint(tmp_path, save_freq=3, full_every=3)
+    made.fit(x, y, batch_size=4, epochs=2, verbose=0, callbacks=[saver])
+    assert steps(tmp_path) == [3, 6, 9, 12, 15]
+    full = [manifest_lib.read_manifest(path).base is None for path in het_tf.checkpoint.checkpoints(tmp_path)]
+    assert full == [True, False, False, True, False]
+    assert het_tf.checkpoint.verify(tmp_path).step == 15
+
+
+def test_a_directory_of_later_steps_is_refused_before_training(tmp_path):
+    x, y = data()
+    made = checkpoint_lib.model()
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError, match="is a file"):  # ends the fit
+        made.fit(x, y, verbose=0, callbacks=[het_tf.callbacks.Checkpoint(tmp_path / "file")])
+    (tmp_path / "file").unlink()
+    het_tf.reset()
+    made = checkpoint_lib.model()
+    made.fit(x, y, batch_size=8, epochs=2, verbose=0, callbacks=[het_tf.callbacks.Checkpoint(tmp_path)])
+    het_tf.reset()
+    made = checkpoint_lib.model()
+    before = checkpoint_lib.tables()
+    saver = het_tf.callbacks.Checkpoint(tmp_path)
+    with pytest.raises(ValueError, match="ckpt-00000008 exists, but the optimizer has made 0 steps"):
+        made.fit(x, y, batch_size=8, epochs=1, verbose=0, callbacks=[saver])
+    checkpoint_lib.same(checkpoint_lib.tables(), before)
+    het_tf.checkpoint.restore(tmp_path, made)
+    made.fit(x, y, batch_size=8, epochs=1, verbose=0, callbacks=[saver])
+    assert steps(tmp_path) == [4, 8, 12]
