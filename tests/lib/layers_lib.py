@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import keras
 import numpy as np
-from backends_lib import BACKEND, array
+from backends_lib import array
 
 import het_tf
-from het_tf.python.session import collective
 
 RNG = np.random.default_rng(3)
 NUMBERS = (RNG.normal(size=(64, 3)) * [1, 2, 3] + [0, 2, -5]).astype("float32")
@@ -126,21 +125,3 @@ def trained(name):
     model, x, layer = build(name, True)
     model.train_on_batch(x, LABELS)
     return model, x, layer, predict(model, x)
-
-
-def begin_with_rank_0(rank):
-    """Layers that each rank has adapted to other data compute as those of rank 0 after the first step."""
-
-    def of_ranks(layer, x):
-        return collective.gather(array(keras.ops.cast(layer(x), "float32")).tolist(), "layers")
-
-    for name in ("normalization", "own", "file", *["text"] * (BACKEND == "tensorflow")):
-        model, x, layer = build(name, rank == 0)
-        if rank and name == "text":
-            layer.adapt(np.array([["eel"]]))
-        before = of_ranks(layer, x["x"])
-        assert before[0] != before[1], name
-        het_tf.workers.distribute(model).train_on_batch(x, LABELS)
-        after = of_ranks(layer, x["x"])
-        assert after[0] == after[1], name
-        assert name == "own" or after[0] == before[0], name

@@ -16,15 +16,14 @@ import pytest
 import tensorflow as tf
 from checkpoint_lib import files, fit, layer, model, same, tables, train, weights
 from cli_lib import het
-from played_lib import Played
 
 import het_tf
 from het_tf import checkpoint
 from het_tf.callbacks import Checkpoint, RestoreBest
 from het_tf.ext.checkpoint.python import manifest as manifest_lib
-from het_tf.ext.checkpoint.python import reading, writing
+from het_tf.ext.checkpoint.python import writing
 from het_tf.ext.checkpoint.python.saving import moment
-from het_tf.python.session import native, settings
+from het_tf.python.session import native
 
 keras = tf.keras
 save, restore = checkpoint.save, checkpoint.restore
@@ -199,29 +198,6 @@ def test_a_load_that_breaks_off_says_what_to_do(tmp_path, monkeypatch, function,
     restore(tmp_path)
     same(tables(), saved)
     train(a, 10, 12)
-
-
-def test_rank_failing_at_commit_tells_others(tmp_path, monkeypatch):
-    """Else they wait for it in the next exchange."""
-    train(layer("t"))
-    path = save(tmp_path)
-    said = []
-    two = Played()
-
-    def others(value):
-        said.append(value[2])
-        return [(value[0], [], "")]
-
-    two.others = others
-
-    def gone(_):
-        raise ConnectionError("the server is gone")
-
-    monkeypatch.setattr(settings.current, "workers", two)
-    monkeypatch.setattr(reading, "store_info", gone)
-    with pytest.raises(ConnectionError, match="is gone"):
-        restore(path)
-    assert "is gone" in said[-1]
 
 
 # --- disks -------------------------------------------------------------------------------------------------

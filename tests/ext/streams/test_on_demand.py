@@ -34,9 +34,7 @@ class Twin:
             cache=het_tf.Cache(staleness=0),
         )  # fmt: skip
         self.layer.build(None)
-        half = len(self.ids) // 2
-        words = tf.RaggedTensor.from_row_lengths(self.ids[: 2 * half], [0, 2] * half)
-        samples = tf.data.Dataset.from_tensor_slices({"id": self.ids, "factor": self.factors, "words": words})
+        samples = tf.data.Dataset.from_tensor_slices({"id": self.ids, "factor": self.factors})
         self.batches = het_tf.workers.shard_on_demand(
             samples, by="id", batch=BATCH, lookahead=self.layer, inputs=lambda x: x["id"]
         )

@@ -37,13 +37,6 @@ def test_the_rule_is_that_of_the_oracle(name: str) -> None:
             np.testing.assert_array_equal(order + begin, expected, err_msg=f"{workers} of {batch}")
 
 
-def test_most_samples_go_to_their_owner() -> None:
-    placement = Placement("f", 8, 128)
-    owners = placement.owners(hashes(tf.random.uniform([1024], maxval=10_000, dtype=tf.int64, seed=0)))
-    own = tf.gather(owners, placement.order(owners)).numpy() == np.arange(8)[:, None]
-    assert own.mean() > 0.9
-
-
 def test_a_table_has_keys_of_its_own() -> None:
     """Catches keys without the table, and an id that would be no key (0)."""
     one, other = (keys_of(table, tf.range(6)).numpy() for table in (0, 1))

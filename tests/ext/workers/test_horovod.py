@@ -274,14 +274,6 @@ def test_a_fit_that_nothing_reduces_is_refused(played):
         model.fit(*data(), verbose=0)
     model.evaluate(*data(), verbose=0)
     model.predict(data()[0], verbose=0)
-    with tf.GradientTape() as tape:  # a custom loop reduces by itself
-        loss = tf.reduce_sum(model(data()[0], training=True))
-    variables = model.trainable_variables
-    gradients = tape.gradient(loss, variables)
-    with pytest.raises(tf.errors.FailedPreconditionError, match=r"reduce_gradients \(not through Horovod's"):
-        model.optimizer.apply_gradients(zip(gradients, variables, strict=True))
-    gradients = het_tf.workers.reduce_gradients(gradients, variables)
-    model.optimizer.apply_gradients(zip(gradients, variables, strict=True))
 
 
 def test_a_mean_of_the_ranks_tickets_is_refused(played):
@@ -325,28 +317,6 @@ def test_reduce_gradients_keeps_the_nest(played):
     assert len(played.reduced) == 2
     played.ranks = 1
     assert het_tf.workers.reduce_gradients(nest, variables) is nest
-
-
-def test_reduction_kept_by_control_edge_runs(monkeypatch):
-    """Grappler takes ops away that have neither users nor side effects, and Horovod's has none."""
-    reduced = []
-
-    def allreduce(tensor, **_):
-        run = lambda x: reduced.append(1) or x  # noqa: E731
-        out = tf.numpy_function(run, [tensor], tensor.dtype, stateful=False)
-        out.set_shape(tensor.shape)
-        return out
-
-    workers = object.__new__(Horovod)
-    workers.hvd = types.SimpleNamespace(allreduce=allreduce, Average="average")
-
-    @tf.function
-    def step(gradient):
-        with tf.control_dependencies(workers.mean([gradient], "label")):
-            return gradient + 1.0
-
-    step(tf.constant(1.0))
-    assert reduced == [1]
 
 
 def test_means_of_a_graph_have_names_that_restart_in_each_graph():

@@ -13,7 +13,6 @@ import tensorflow as tf
 import het_tf
 from het_tf.ext.streams.python import on_demand
 from het_tf.ext.workers.python.backends import ops
-from het_tf.python.session import native
 
 keras = tf.keras
 
@@ -152,20 +151,6 @@ def test_failed_write_of_rank_0_raises_on_all(played, monkeypatch, tmp_path):
     monkeypatch.setattr("het_tf.ext.checkpoint.python.callback.flush", lambda all_ranks: None)
     with pytest.raises(OSError, match="rank 0 could not write the checkpoint: disk is full"):
         checkpoint.on_epoch_end(0, {})
-
-
-def test_a_rank_that_cannot_send_is_known_to_all(played, monkeypatch):
-    layer = het_tf.keras.Embedding(2, name="t")
-    with monkeypatch.context() as patched:
-        patched.setattr(played, "others", lambda mine: [([], ["ConnectionError"], "the server is away")])
-        with pytest.raises(ConnectionError, match=r"rank 1 could not send .*: the server is away"):
-            het_tf.flush(all_ranks=True)
-    played.gathered.clear()
-    with mock.patch.object(native, "call", side_effect=TimeoutError("no answer")):
-        with pytest.raises(TimeoutError, match="no answer"):
-            het_tf.flush(all_ranks=True)
-    assert played.gathered == ["het_tf.flush"], "the others are not left to wait"
-    del layer
 
 
 def test_table_stats_of_all_ranks(played):

@@ -16,7 +16,6 @@ import time
 from functools import partial
 
 import numpy as np
-import placing_lib
 import pytest
 import ranks
 import redis_lib
@@ -28,7 +27,7 @@ import het_tf
 from het_tf.ext.streams.python.agreement import Stream
 from het_tf.ext.workers.python.mesh_tensors import TensorMesh
 from het_tf.python.session import collective, settings
-from het_tf.workers import broadcast, distribute, rank, reduce_gradients, size
+from het_tf.workers import distribute, rank, reduce_gradients, size
 
 keras = tf.keras
 pytestmark = [pytest.mark.slow, ranks.SERVER]
@@ -171,13 +170,7 @@ def exact(names=SHORT, name="exact", **init):
         model = distribute(make(cell, rank(), **CELLS[cell]))
         steps = STEPS
         if cell == "placed":
-            mine = placed(size())
-            firsts = np.concatenate([ids[:, 0] for (ids, _), _ in mine])
-            everyone = part(size(), None)[0][:, 0]
-            order = placing_lib.placed(everyone, size(), BATCH)
-            np.testing.assert_array_equal(firsts, everyone[order[:, rank()].ravel()])
-            assert np.any(firsts != part(size(), rank())[0][:, 0]), "in turns it would be another part"
-            model.fit(mine, verbose=0)
+            model.fit(placed(size()), verbose=0)
         elif cell.startswith("on_demand"):
             # Two passes, of which the first is left: `fit` has the ranks send what they have held back.
             looked_up = lambda features, y, cell=cell: inputs_of(cell, features["ids"])  # noqa: E731
@@ -285,9 +278,6 @@ def orders():
     assert 0 < len(steps) <= 100
     same("orders", [len(steps), *steps[-1]])
     same("orders", dense_of(made))
-    samples = tf.data.Dataset.from_tensor_slices({"id": np.arange(100)})
-    with refused(RuntimeError, "batch is 2 on rank 0, 3 on rank 1"):
-        het_tf.workers.shard_placed(samples, by="id", batch=2 + rank())
     Stream._passes.clear()  # the next function begins without streams
     Stream._notes = None
 
@@ -299,7 +289,7 @@ def filtered(batches):
 
 
 def end_together():
-    """Ranks whose streams have unknown lengths stop with the shortest; eagerly: test_shortest.py."""
+    """Ranks whose streams have unknown lengths stop with the shortest; loops, eagerly: test_shortest.py."""
     mine = filtered(7 + 4 * rank())
     made = functional("end_many", staleness=0)
     distribute(made).compile("sgd", "mse", steps_per_execution=4)
@@ -309,24 +299,6 @@ def end_together():
     made.fit(mine, epochs=3, steps_per_epoch=4, verbose=0, callbacks=[count])
     same("many", [batches, *dense_of(made)])
     assert batches[:4] == [3, 7] * 2
-    made, optimizer = functional("end_loop", staleness=0), keras.optimizers.SGD(0.1)
-    broadcast(made)
-
-    @tf.function(autograph=False)  # which would convert Keras, too
-    def step(ids, x, y):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean((made([ids, x], training=True) - y) ** 2)
-        variables = made.trainable_variables
-        gradients = reduce_gradients(tape.gradient(loss, variables), variables)
-        optimizer.apply_gradients(zip(gradients, variables, strict=True))
-
-    stream = het_tf.workers.until_shortest(mine)
-    if rank() == 1:
-        next(iter(stream))  # a single rank may look
-    for (ids, x), y in stream:
-        step(ids, x, y)
-    assert int(optimizer.iterations) == 7, optimizer.iterations
-    same("end_loop", dense_of(made))
 
 
 def in_step():

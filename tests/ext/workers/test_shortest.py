@@ -77,15 +77,6 @@ def test_fit_ends_epochs_with_shortest_stream(other, caplog, mine, others, optio
     assert not said or f"the data of rank 1 ended first, after {others} batches: all 2 ranks end" in said[0]
 
 
-@pytest.mark.parametrize("mine", [5, 6])
-def test_fit_ends_in_the_middle_of_an_execution(other, mine):
-    """A lookahead shorter than `steps_per_execution` would hand out batches that another rank has not."""
-    other(5)
-    made = model(steps_per_execution=4)
-    made.fit(dataset(mine), verbose=0)
-    assert int(shortest._Pass.current().steps) == 5
-
-
 def test_one_rank_with_an_unknown_length_is_enough(played, other):
     other(3)
     played.others = of_unknown_length
