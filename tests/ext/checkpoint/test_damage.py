@@ -279,13 +279,6 @@ def test_verify_lists_all_faults(copy):
     assert f"{rows_of(copy)} {GONE}"[:40] in lines[-2] and "dense" in lines[-1]
 
 
-def test_paths_without_a_checkpoint(tmp_path):
-    (tmp_path / "file").write_text("x")
-    for path, words in (("no", "there is no checkpoint"), ("file", "is a file; give a directory"),
-                        (".", "neither a checkpoint nor a directory of checkpoints")):  # fmt: skip
-        assert words in het("ckpt", "verify", tmp_path / path, status=1).err
-
-
 def test_it_works_without_tensorflow_and_without_the_plugin(saved, tmp_path):
     (tmp_path / "tensorflow").mkdir()
     (tmp_path / "tensorflow/__init__.py").write_text("raise SystemExit('TensorFlow was imported')")

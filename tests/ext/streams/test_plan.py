@@ -123,10 +123,6 @@ def of_u():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        *[(lambda one, window=window: ahead(one, window=window), "window is .*; give the batches to plan")
-          for window in (0, -1, 1.5, True, None)],
-        (lambda one: ahead(one, [1, 2]), r"dataset is a list; give a tf\.data\.Dataset"),
-        (lambda one: ahead(tf.keras.layers.Dense(1)), "without lookups of het_tf"),
         (lambda one: ahead([]), "layer is empty"),
         (lambda one: ahead(one, tf.data.Dataset.range(3)), r"ids are a scalar; give them a batch axis"),
         (lambda one: ahead(one, batches(ids().astype(np.float32))), "ids are float32"),

@@ -83,22 +83,6 @@ def test_a_functional_model_passes_masks_on():
     np.testing.assert_allclose(model.predict(IDS[[0, 2]], verbose=0), expect, atol=1e-6)
 
 
-def test_a_subclassed_model():
-    class Model(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.embed = het_tf.keras.Embedding(DIM, "sum", name="t", optimizer="sgd")
-            self.out = keras.layers.Dense(1)
-
-        def call(self, ids):
-            return self.out(self.embed(ids))
-
-    model = Model()
-    model.compile("sgd", "mse")
-    model.fit(IDS, np.ones((3, 1), "float32"), batch_size=3, epochs=2, verbose=0)
-    assert het_tf.Table("t").updates == 2
-
-
 def test_strings_and_other_integers():
     layer = het_tf.keras.Embedding(DIM, name="t")
     words = np.array(["a", "bc", ""])

@@ -227,8 +227,9 @@ def test_names_that_a_release_of_keras_lacks(make, monkeypatch):
 
 def test_arguments_that_are_refused():
     layer = embed()
-    with pytest.raises(ValueError, match="window"):
-        het_tf.lookahead(stream(ids(2)), layer, window=0)
+    for window in (0, -1, 1.5, True, None):
+        with pytest.raises((ValueError, TypeError), match=r"window is .*; give the batches to plan"):
+            het_tf.lookahead(stream(ids(2)), layer, window=window)
     with pytest.raises(ValueError, match="without lookups of het_tf"):
         het_tf.lookahead(stream(ids(2)), keras.layers.Dense(2))
     with pytest.raises(TypeError, match="dataset is a list; give a"):

@@ -93,24 +93,6 @@ def test_layers_of_keras_in_a_loop_of_torch():
     np.testing.assert_allclose(before[1] - rows()[1], 1.0, atol=1e-6)
 
 
-def test_a_closure_takes_the_gradients_of_its_step():
-    """The table learned of the step before, and the parameter that stands for it was moved."""
-    module, reference = bag(), reference_of()
-    for one in (module, reference):
-        optimizer = torch.optim.SGD(one.parameters(), 0.1)
-        for given in ((), (), ("named",)):
-
-            def closure(one=one, optimizer=optimizer):
-                optimizer.zero_grad()
-                loss = one(torch.tensor([[1, 2]])).square().sum()
-                loss.backward()
-                return loss
-
-            optimizer.step(closure=closure) if given else optimizer.step(closure)
-    np.testing.assert_allclose(rows(), reference.weight.detach().numpy(), rtol=0, atol=1e-6)
-    assert het_tf.Table("t").updates == 3 and not module.anchors[0].detach().any()
-
-
 def test_a_compiled_loop():
     """What runs by addresses was compiled, too: it dropped tensors that the engine still read."""
     module, reference = bag(), reference_of()

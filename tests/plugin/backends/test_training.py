@@ -187,7 +187,7 @@ def test_two_layers_share_a_table():
     assert het_tf.Table("t").updates == 1
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
 def test_a_gradient_that_is_not_finite_changes_no_row(bad):
     layer = het_tf.keras.Embedding(DIM, name="t", optimizer="sgd")
     start = rows()

@@ -138,8 +138,9 @@ def a_closure_with_accumulation(run):
             run.loss(1 / 3).backward()
         clip()
 
-    for _ in range(STEPS):
+    for _ in range(STEPS):  # the table learned of the step before
         optimizer.step(closure)
+    optimizer.step(closure=closure)
 
 
 @equal

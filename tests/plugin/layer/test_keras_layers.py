@@ -50,20 +50,6 @@ def functional():
     return keras.Model(features, keras.layers.Dense(1)(keras.layers.Concatenate()(x)))
 
 
-def test_fit_evaluate_predict():
-    model = functional()
-    model.compile("adam", keras.losses.BinaryCrossentropy(from_logits=True))
-    ids, labels = batch()
-    before = model.predict(ids, verbose=0)
-    losses = model.fit(ids, labels, epochs=4, batch_size=8, verbose=0).history["loss"]
-    assert losses[-1] < losses[0] and np.isfinite(model.evaluate(ids, labels, verbose=0))
-    after = model.predict(ids, verbose=0)
-    assert after.shape == (32, 1) and np.abs(after - before).max() > 0
-    assert het_tf.tables() == ["item", "user"]
-    assert het_tf.Table("user").size == len(np.unique(ids["user"]))
-    assert het_tf.Table("item").updates == 16
-
-
 def test_one_op_serves_all_features():
     layer = collection()
     shapes = {"item": [None], "history": [None, 5], "user": [None, 2]}
@@ -254,20 +240,6 @@ def test_batches_without_samples_and_models_of_float64(eager):
     model.train_on_batch(ids, np.ones((2, 1)))
     assert learn(model, lambda: model(ids, training=True)).dtype == tf.float64
     assert het_tf.Table("t").updates == 2
-
-
-def test_public_names():
-    import het_tf.keras
-    from het_tf.initializers import RandomUniform
-    from het_tf.keras import Embedding, EmbeddingCollection
-    from het_tf.optimizers import RMSprop
-
-    assert RMSprop()._name == "rmsprop" and issubclass(Embedding, EmbeddingCollection)
-    assert RandomUniform()._name == "uniform"
-    assert [name for name in het_tf.__all__ if not hasattr(het_tf, name)] == []
-    assert set(het_tf.__all__) <= set(dir(het_tf))
-    with pytest.raises(AttributeError, match="module 'het_tf' has no attribute 'Tabel'"):
-        _ = het_tf.Tabel
 
 
 def test_keras_does_not_compile_a_model_with_tables():

@@ -85,26 +85,3 @@ def test_bad_clocks_are_refused(clocks, with_slots, words):
     with pytest.raises(ValueError, match=words):
         table.assign([7], np.zeros((1, table.row_floats if with_slots else 2)), with_slots, clocks)
     assert table.size == 0
-
-
-def model(**more):
-    layer = embedding(**more)
-    return tf.keras.Sequential([tf.keras.Input((), dtype="int64"), layer]), layer
-
-
-def test_a_checkpoint_keeps_ages_unless_rows_come_without_slots(tmp_path):
-    made, layer = model()
-    train(layer, [7], 30)
-    het_tf.checkpoint.save(tmp_path / "c", made)
-    wanted = moved(layer, "t", 7)
-    het_tf.reset()
-    made, layer = model()
-    het_tf.checkpoint.restore(tmp_path / "c", made)
-    assert moved(layer, "t", 7) == wanted == pytest.approx(step(30), rel=1e-4)
-    het_tf.reset()
-    made, layer = model(decay_steps=2 * DECAY)
-    with pytest.raises(ValueError, match=r"decay_steps +4(\.0)? +8"):
-        het_tf.checkpoint.restore(tmp_path / "c", made)
-    assert het_tf.Table("t").size == 0
-    het_tf.checkpoint.restore(tmp_path / "c", made, slots=False)
-    assert moved(layer, "t", 7) == pytest.approx(RATE, rel=1e-4)
