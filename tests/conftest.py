@@ -61,24 +61,12 @@ def frozen():
 @pytest.fixture
 def fresh(frozen):
     """No tables, no Keras state, seeds set: before and after the test."""
+    import backends_lib
     import numpy as np
-    import tensorflow as tf
 
-    import het_tf
-    from het_tf.python.table import registry
-
-    def clean():
-        for namespace in {"", *registry.namespaces()}:
-            het_tf.reset(namespace)
-        het_tf.init()
-        tf.keras.mixed_precision.set_global_policy("float32")
-
-    clean()
-    # Keras would collect all garbage each time, which takes longer than most tests.
-    tf.keras.backend.clear_session(free_memory=False)
-    tf.keras.utils.set_random_seed(0)
+    backends_lib.reset()
     yield np.random.default_rng(0)
-    clean()
+    backends_lib.reset()
 
 
 @pytest.fixture

@@ -88,5 +88,6 @@ def reset():
         het_tf.reset(namespace)
     het_tf.init()
     keras.mixed_precision.set_dtype_policy("float32")
+    # Keras would collect all garbage each time, which takes longer than most tests.
     keras.utils.clear_session(free_memory=False)
     keras.utils.set_random_seed(0)

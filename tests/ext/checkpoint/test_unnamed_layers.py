@@ -120,25 +120,6 @@ def test_rows_come_back_whatever_else_the_process_has_built(tmp_path, build):
             np.testing.assert_array_equal(one(IDS, training=False), before)
 
 
-@pytest.mark.parametrize("way", ["tf", "keras", "h5"])
-def test_other_ways_to_save_find_them_too(tmp_path, way):
-    path = str(tmp_path / {"tf": "c", "keras": "m.keras", "h5": "m.weights.h5"}[way])
-    model = trained(plain)
-    wanted = predictions(model)
-    if way == "tf":
-        path = tf.train.Checkpoint(model=model).save(path)
-    else:
-        (model.save if way == "keras" else model.save_weights)(path)
-    others = another_process(3)
-    if way == "keras":
-        model = keras.models.load_model(path)
-    else:
-        model = trained(plain, 0)
-        (tf.train.Checkpoint(model=model).restore if way == "tf" else model.load_weights)(path)
-    np.testing.assert_allclose(predictions(model), wanted, rtol=1e-5)
-    assert [het_tf.Table(one.tables[0].name).size for one in others] == [0, 0, 0]
-
-
 def test_layers_apart_from_the_model_come_back_if_they_are_the_same(tmp_path):
     (other,) = another_process(1)
     train(other, 3.0)

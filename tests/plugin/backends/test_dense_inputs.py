@@ -5,7 +5,7 @@ from __future__ import annotations
 import keras
 import numpy as np
 import pytest
-from backends_lib import BACKEND, DIM, apply, array, gradients, rows
+from backends_lib import DIM, apply, array, gradients, rows
 
 import het_tf
 
@@ -83,16 +83,8 @@ def test_a_functional_model_passes_masks_on():
     np.testing.assert_allclose(model.predict(IDS[[0, 2]], verbose=0), expect, atol=1e-6)
 
 
-def test_strings_and_other_integers():
-    layer = het_tf.keras.Embedding(DIM, name="t")
-    words = np.array(["a", "bc", ""])
-    ids = het_tf.Table.hash_ids(words)
+def test_hashes_of_strings_are_for_ever():
+    """Other strings and integers, at each door: test_ids.py."""
+    ids = het_tf.Table.hash_ids(np.array(["a", "bc", ""]))
     assert ids.dtype == np.int64
     np.testing.assert_array_equal(ids, [4790833026637755186, 7030156971192574935, 1595790814156411439])
-    np.testing.assert_array_equal(het_tf.Table("t").lookup(list(words)), het_tf.Table("t").lookup(ids))
-    if BACKEND != "jax":
-        np.testing.assert_array_equal(array(layer(words)), het_tf.Table("t").lookup(ids))
-        wide = np.array([2**62, 2**63 + 5], "uint64")
-        np.testing.assert_array_equal(array(layer(wide)), het_tf.Table("t").lookup([2**62, 5 - 2**63]))
-    np.testing.assert_array_equal(array(layer(np.array([1, 2], "int8"))), rows()[1:3])
-    assert tuple(layer(np.zeros((0, 4), "int32")).shape) == (0, 4, DIM)
