@@ -1,12 +1,10 @@
 """Figures in prose come from JSON: tools/figures.py."""
 
 import json
-from pathlib import Path
 
 import pytest
 from tools_lib import script
 
-ROOT = Path(__file__).resolve().parents[2]
 figures = script("tools/figures")
 
 
@@ -20,13 +18,6 @@ def root(tmp_path):
 def document(*lines: str) -> str:
     """A page that ends with the sources of its figures."""
     return "\n".join(["saves 88.0 % of it, 0.25 less\n\n<!-- figures", *lines, "-->\n"])
-
-
-def test_figures_of_the_documents_are_those_of_the_files():
-    pages = figures.documents()
-    assert ROOT / "README.md" in pages and len(pages) > 3
-    for path in pages:
-        assert figures.renewed(path.read_text()) == (path.read_text(), []), path
 
 
 def test_a_stale_figure_is_reported_and_renewed(root):

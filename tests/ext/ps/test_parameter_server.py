@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import redis_lib
 import tensorflow as tf
-from floats_lib import MODEL, assert_close, of_columns
+from floats_lib import MODEL, assert_close
 from launch_lib import until
 
 import het_tf
@@ -26,27 +26,8 @@ def stores(server):
         yield ps
 
 
-# All optimizers at all bounds: tests/core/protocol/schedules_test.cc and engine/exactness_test.cc.
-@pytest.mark.parametrize(
-    ("name", "staleness", "cache_rows"), [("SGD", 3, 10), ("Adam", None, 5), ("RowWiseAdagrad", 0, 1000)]
-)
-def test_one_worker_equals_local_store(server, name, staleness, cache_rows):
-    found = {}
-    for ps in stores(server):
-        arguments = {"momentum": 0.9} if name == "SGD" and staleness else {}
-        if name == "RowWiseAdagrad":
-            arguments = {"decay_steps": 4}  # then a step depends on the row's age
-        optimizer = getattr(het_tf.optimizers, name)(0.1 if arguments or name != "SGD" else 0.5, **arguments)
-        cache = het_tf.Cache(staleness=staleness, rows=cache_rows if ps else None, wire="float32")
-        layer = het_tf.keras.Embedding(4, name="t", optimizer=optimizer, cache=cache)
-        redis_lib.train(layer, 25)
-        found[ps] = redis_lib.rows_of("t")
-    here, there = found.values()
-    np.testing.assert_array_equal(here["ids"], there["ids"])
-    np.testing.assert_array_equal(here["clocks"], there["clocks"])
-    assert_close(there["rows"], here["rows"], MODEL, magnitude=of_columns(here["rows"]))
-
-
+# Steps at a server by all optimizers: exactness_test.cc, RedisFaults; by layers: `train` and
+# `check` of het_ps_lib.py.
 def test_rows_move_to_a_server_with_their_ages(server):
     moved = {}
     for ps in stores(server):
@@ -162,6 +143,13 @@ def test_the_manual_begins_with_what_works(tmp_path):
     server = redis_lib.Server(tmp_path)
     places = ["--dir", str(tmp_path), "--unixsocket", str(server.socket)]
     server.arguments = [redis_lib.PROGRAM, *words.split(" "), *places]
+    # The users of examples/deploy train in test_het_ps_reshard.py.
+    (rules,) = re.findall(
+        r"^An ACL user of workers needs, on `(.*)`:\n\n```\n(.*)\n```$", manual, re.MULTILINE
+    )
+    keys, commands = (text.split() for text in rules)
+    told = [*keys, "resetchannels", "-@all", *commands]
+    assert told == redis_lib.rights()["het-worker"][: len(told)], "and those of publishing"
     try:
         server.start()
         exec(block.replace("6379", port), {})
@@ -170,20 +158,3 @@ def test_the_manual_begins_with_what_works(tmp_path):
     finally:
         redis_lib.leave()
         server.stop()
-
-
-@pytest.mark.long
-def test_the_login_of_the_manual_is_enough(tmp_path):
-    manual = (Path(__file__).parents[3] / "docs/servers.md").read_text()
-    (rules,) = re.findall(
-        r"^An ACL user of workers needs, on `(.*)`:\n\n```\n(.*)\n```$", manual, re.MULTILINE
-    )
-    with redis_lib.running(tmp_path / "r") as server:
-        rule = ["ACL", "SETUSER", "worker", "on", ">pw", *" ".join(rules).split()]
-        assert server.command(*rule).startswith(b"+OK")
-        het_tf.init(ps=f"unix://worker:pw@{server.socket}")
-        redis_lib.train(het_tf.keras.Embedding(2, name="t", cache=het_tf.Cache(rows=5)), 3)
-        table = het_tf.Table("t")
-        table.assign([1], np.ones((1, 2), np.float32))
-        assert table.remove([1]) == 1
-        assert table.size == len(table.scan()["ids"]) > 10
