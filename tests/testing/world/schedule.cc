@@ -60,7 +60,7 @@ void Schedule::BeginEarly(size_t w) {
   coming_[w].push_back(NewStep());
   world_.ReadEarly(w, coming_[w].back().get());
   if (!r.Chance(0.1)) return;
-  world_.client(w).EndLookup(coming_[w].back()->token);  // its lookup never comes
+  world_.EndLookup(w, coming_[w].back().get());
   coming_[w].pop_back();
 }
 

@@ -53,19 +53,27 @@ Status World::Read(size_t w, TestStep* step, bool training) {
                                              : client(w).Read(step->MakeRead(), step->token);
   NoteDiscards();
   if (status.ok()) CheckRead(w, step);
+  under_way_[w].erase(step);
   return status;
 }
 
 void World::ReadEarly(size_t w, TestStep* step) {
+  under_way_[w][step] = changes_;
   step->token = NewToken();
   NoteBegin(step);
   BeginTraining(w, step);
   client(w).ReadEarly(step->MakeRead(), step->token);
 }
 
+void World::EndLookup(size_t w, TestStep* step) {
+  under_way_[w].erase(step);
+  client(w).EndLookup(step->token);
+}
+
 std::unique_ptr<ReadOp> World::BeginRead(size_t w, TestStep* step, bool training) {
   step->token = training ? NewToken() : 0;
   if (device(w) != nullptr) return std::make_unique<ReadOp>();
+  under_way_[w][step] = changes_;
   NoteBegin(step);
   if (training) BeginTraining(w, step);
   return client(w).BeginRead(step->MakeRead(), step->token);
@@ -80,6 +88,7 @@ Status World::FinishRead(size_t w, ReadOp* op, TestStep* step) {
   const Status status = client(w).FinishRead(op);
   NoteDiscards();
   if (status.ok()) CheckRead(w, step);
+  under_way_[w].erase(step);
   return status;
 }
 

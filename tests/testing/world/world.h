@@ -61,6 +61,8 @@ class World {
   Status Read(size_t w, TestStep* step, bool training = true);
   // Not for a worker whose caches are on a device.
   void ReadEarly(size_t w, TestStep* step);
+  // The lookup of a read that began early never comes.
+  void EndLookup(size_t w, TestStep* step);
   // A read that other calls may overtake until FinishRead.
   std::unique_ptr<ReadOp> BeginRead(size_t w, TestStep* step, bool training);
   Status FinishRead(size_t w, ReadOp* op, TestStep* step);
@@ -182,8 +184,9 @@ class World {
   std::vector<int64_t> Found(const TableKey& key, const PendingOfAll& pending);
   // Takes over what clients have discarded since the last call.
   void NoteDiscards();
-  // Whether a read of the worker that has begun after `changes` changes cannot see a row's former content.
-  bool Settled(const TableKey& key, uint64_t changes);
+  // Whether a read of the worker that has begun after `changes` changes cannot see a row's former content. A
+  // lookup that began before and has not ended may bring it, while the read's check is about the copy before.
+  bool Settled(size_t w, const TableKey& key, uint64_t changes);
 
   // The clock of worker w's copy of a row; 0: no copy.
   Clock WorkerClock(size_t w, const TableKey& key);
@@ -214,6 +217,7 @@ class World {
   bool replaced_ = false;                 // tables were cleared, made again or loaded
   uint64_t changes_ = 0;                  // number of changes by operators, restarts and discards
   std::map<TableKey, uint64_t> changed_;  // the number of the row's last one
+  std::map<size_t, std::map<const TestStep*, uint64_t>> under_way_;  // changes_ when a worker's lookups began
   std::map<TableKey, Operated> operated_;
   std::set<TableKey> inexact_;  // rows of which ticks were discarded: the sum of the others is not known
   std::map<TableOfWorker, uint64_t> discarded_;  // ticks, as noted

@@ -189,7 +189,8 @@ void World::NoteDiscards() {
   }
 }
 
-bool World::Settled(const TableKey& key, uint64_t changes) {
+bool World::Settled(size_t w, const TableKey& key, uint64_t changes) {
+  for (const auto& [step, begun] : under_way_[w]) changes = std::min(changes, begun);
   const auto changed = changed_.find(key);
   if (changed == changed_.end()) return true;
   return config_.cache.pull_bound != kUnbounded && changed->second <= changes;

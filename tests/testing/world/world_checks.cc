@@ -223,7 +223,7 @@ void World::CheckValue(size_t w, const TableKey& key, const float* value, const 
   if (!keeps() && lossy_) return;
   TableCache* cache = client(w).cache(key.first);
   if (cache->schema()->dim() <= config_.workers) return;
-  const bool settled = Settled(key, begin == nullptr ? step.changes : begin->changes);
+  const bool settled = Settled(w, key, begin == nullptr ? step.changes : begin->changes);
   const std::vector<float> row_now = ServerRow(key);
   int64_t contained = 0;
   int64_t unseen = 0;
@@ -321,7 +321,7 @@ void World::CheckLockStep(size_t w, TestStep* step, bool exact) {
   for (auto& [where, p] : step->parts()) {
     for (size_t u = 0; u < p.keys.size(); ++u) {
       const TableKey key{p.table, p.keys[u]};
-      if (!Settled(key, known[p.table])) continue;
+      if (!Settled(w, key, known[p.table])) continue;
       int64_t unseen = 0;
       for (uint32_t v = 0; v < config_.workers; ++v) {
         const auto count = static_cast<int64_t>(kInitial - p.values[u][v]);
