@@ -165,7 +165,6 @@ def test_status_shows_a_server_that_loads():
     info = {"role": "master", "loading": "1", "loading_loaded_perc": "43.21", "het_partitions": "3"}
     one = status.look(type("Loading", (), {"place": Place("h", 1), "info": lambda *_: info})())
     assert (one.state, one.why) == ("loading", "43.21 % loaded")
-    assert show.number(12_345) == "12.3k" and show.size(5 << 20) == "5.24 MB"
 
 
 def test_status_cuts_nothing_on_80_columns():

@@ -1,12 +1,10 @@
-"""`het_tf.lookahead`: its arguments, and equality of training with and without it."""
+"""`het_tf.lookahead` of tf.data: its arguments. Rows by a plan: backends/test_lookahead.py, plan_test.cc."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-import redis_lib
 import tensorflow as tf
-from rules_lib import learn
 
 import het_tf
 from het_tf.ext.streams.python import pipeline
@@ -22,18 +20,6 @@ def batches(*columns, size=4):
 def ids(count=12, width=None, high=50, seed=0):
     shape = (count,) if width is None else (count, width)
     return np.random.default_rng(seed).integers(0, high, shape)
-
-
-def trainer(layer):
-    @tf.function
-    def step(x):
-        learn(layer, lambda: tf.reduce_sum(layer(x, training=True)))
-
-    return step
-
-
-def planned():
-    return het_tf.Table("t").stats()["planned"]
 
 
 # --- what it takes ------------------------------------------------------------------------------
@@ -96,19 +82,6 @@ def test_a_saved_iterator_goes_on_where_it_was(tmp_path):
     assert len(list(restored)) == 5
 
 
-def test_abandoned_loop_and_evaluation_keep_plan():
-    layer = het_tf.keras.Embedding(2, name="t")
-    train = trainer(layer)
-    dataset = het_tf.lookahead(batches(np.arange(80)), layer, window=4)
-    for x in dataset.take(2):
-        train(x)
-    assert planned() == 2
-    for x in dataset:
-        layer(x + 1000)  # another input, without training
-        train(x)
-    assert planned() == 22
-
-
 # --- what it refuses ----------------------------------------------------------------------------
 
 
@@ -149,34 +122,6 @@ def test_tables_that_are_gone_are_the_lookups_to_tell():
     for x in dataset:
         with pytest.raises(tf.errors.FailedPreconditionError, match="no table 't'"):
             layer(x)
-
-
-# --- at a server --------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@redis_lib.SERVER
-def test_one_worker_learns_the_same_to_the_last_bit(server):
-    """Other caches and bounds: EnginePlanTest.RowsAreThoseOfStepsWithoutIt."""
-    found = []
-    for with_plan in (False, True):
-        assert server.command("FLUSHALL").startswith(b"+OK")
-        het_tf.reset()
-        het_tf.init(ps=server.address)
-        tf.keras.utils.set_random_seed(3)
-        layer = het_tf.keras.Embedding(
-            4, name="t", cache=het_tf.Cache(staleness=het_tf.Bounds(5, 0), rows=7, wire="float32")
-        )
-        inputs = tf.keras.Input((3,), dtype="int64")
-        model = tf.keras.Model(inputs, tf.keras.layers.Dense(1)(tf.keras.layers.Flatten()(layer(inputs))))
-        model.compile("sgd", "mse")
-        y = np.random.default_rng(1).normal(size=(600, 1)).astype(np.float32)
-        dataset = batches(ids(600, 3, high=400), y, size=20)
-        model.fit(het_tf.lookahead(dataset, layer, 3) if with_plan else dataset, epochs=2, verbose=0)
-        found.append(redis_lib.rows_of("t"))
-        assert planned() == (60 if with_plan else 0)
-    for what in ("ids", "clocks", "rows"):
-        np.testing.assert_array_equal(found[0][what], found[1][what])
 
 
 # --- rows that travel on demand -----------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import subprocess
 import sys
 import textwrap
@@ -142,26 +141,3 @@ def test_commands_and_readers_do_not_need_tensorflow() -> None:
     (line,) = done.communicate(timeout=300)[1].splitlines()
     assert done.returncode == 0
     assert "no server answers: cannot connect to 127.0.0.1:1: Connection refused" in line
-
-
-@pytest.mark.long
-def test_tensorflows_log_does_not_come_before_an_answer() -> None:
-    """Its notes on the CPU came first."""
-    code = """
-        import sys
-        from het_tf.python.cli import main
-        from het_tf.ext.serving.python.publishing.cli import HET
-
-        @HET.command("add", "adds")
-        def answer(_):
-            import tensorflow as tf
-            print(int(tf.constant(1) + 1))
-            return 0
-
-        sys.exit(main(["publish", "add"]))
-    """
-    done = start(code, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    answer, log = done.communicate(timeout=300)
-    # On some CPUs TensorFlow 2.21 says that of oneDNN at every level.
-    others = [line for line in log.splitlines() if not re.search("oneDNN|before absl::InitializeLog", line)]
-    assert (answer, others, done.returncode) == ("2\n", [], 0)

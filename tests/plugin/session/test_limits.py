@@ -68,18 +68,6 @@ def test_limits_are_no_part_of_what_a_table_is():
     assert het_tf.TableConfig.from_config(old)._limits == plain._limits
 
 
-def test_a_table_in_this_process_stays_below_max_rows():
-    layer = embedding(cache_rows=10, max_rows=160)
-    for first in range(0, 2000, 100):
-        train(layer, range(first, first + 100))
-        het_tf.flush()
-        assert het_tf.Table("t").size <= 160
-    assert het_tf.Table("t").size > 100
-    embedding(cache_rows=10)  # the same table, now without limits
-    train(layer, range(5000, 6000))
-    assert het_tf.Table("t").size > 1000
-
-
 @pytest.mark.slow
 @redis_lib.SERVER
 def test_a_table_at_a_server_has_its_limits(server):
