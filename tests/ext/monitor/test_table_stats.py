@@ -76,20 +76,14 @@ def test_figures_of_epochs(fresh):
     ids = np.random.default_rng(0).integers(0, 30, (64, 3))
     stats, made = TableStats(log="all"), model(het_tf.Cache(rows=10, staleness=2))
     history = made.fit(ids, np.ones((64, 1)), batch_size=8, epochs=3, verbose=0, callbacks=[stats]).history
-    assert history["t/updates"] == [8, 8, 8]
-    assert history["t/rows"][-1] == len(np.unique(ids))
-    assert history["t/bytes"][-1] > 30 * 4 * 4
-    assert history["t/cache_rows"] == [10, 10, 10]
-    assert 0 < history["t/cache_unsent_rows"][-1] <= 10 + 4096
-    assert history["t/cache_bytes"][-1] > 10 * 4 * 4
+    assert history["t/updates"] == [8, 8, 8] and history["t/cache_rows"] == [10, 10, 10]
+    last = het_tf.Table("t").stats()
+    assert (history["t/rows"][-1], history["t/bytes"][-1]) == (last["rows"], last["bytes"])
+    for name in ("hits", "reads", "miss_pull", "requests", "metadata_bytes_in"):
+        assert sum(history[f"t/{name}"]) == last["cache"][name] > 0, name
     assert [epoch["t"]["hits"] for epoch in stats.epochs] == history["t/hits"]
-    for hits, reads, rate in zip(
-        *(history[f"t/{one}"] for one in ("hits", "reads", "hit_rate")), strict=True
-    ):
-        assert 0 < hits <= reads and rate == hits / reads
-    assert sum(history["t/miss_pull"]) > 0
-    assert all(requests >= 8 for requests in history["t/requests"])
-    assert all(size > 0 for size in history["t/metadata_bytes_in"])
+    rates = [hits / reads for hits, reads in zip(history["t/hits"], history["t/reads"], strict=True)]
+    assert history["t/hit_rate"] == rates
     for log, logged in [(None, {"t/rows", "t/hit_rate"}), (["reads", "absent"], {"t/reads"})]:
         stats = TableStats(log=log) if log else TableStats()
         history = made.fit(ids, np.ones((64, 1)), verbose=0, callbacks=[stats]).history
@@ -126,11 +120,6 @@ def test_norms_of_named_rows_do_not_count_as_traffic(fresh, tmp_path):
     assert epoch["row_bytes_in"] + epoch["metadata_bytes_in"] == before[7] - (after[3] - before[3])
 
 
-def test_points_of_epochs(fresh, tmp_path):
-    fit(model(), TableStats(tmp_path, every="epoch"), epochs=3)
-    assert list(scalars(tmp_path / "tables")["t/rows"]) == [8, 16, 24]
-
-
 def test_lags_and_rates_are_those_since_the_last_point():
     def stats(reads, hits, observed, mean, p99):
         lag = dict(observed=observed, mean_at_most=mean, p99_at_most=p99, max_at_most=9.0)
@@ -154,9 +143,9 @@ def test_ranks_write_runs_and_rank_0_the_store(played, tmp_path):
     made = het_tf.workers.distribute(model(het_tf.Cache(rows=4)))
     for me in (0, 1):
         played.me = me
-        fit(made, TableStats(tmp_path, every="epoch"))
+        fit(made, TableStats(tmp_path, every="epoch"), epochs=2)
         found = scalars(tmp_path / f"tables-rank-{me}")
-        assert ("t/rows" in found) == (me == 0) and "t/cache/rows" in found
+        assert ("t/rows" in found) == (me == 0) and list(found["t/cache/rows"]) == [8, 16]
     assert "het_tf.table_stats" not in played.gathered
 
 

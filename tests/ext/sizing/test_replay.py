@@ -39,15 +39,6 @@ def test_sample_of_an_eighth_estimates_all_ids():
     assert of_part.hits / of_part.uses == pytest.approx(of_all.hits / of_all.uses, abs=0.02)
 
 
-def test_more_cache_is_more_hits_and_fewer_misses():
-    sample = zipf(32_768, 20_000)
-    found = [replay(sample, SPEC, {"rows": rows}, JOB) for rows in (0, 200, 2000, 20_000)]
-    hits = [one.hits for one in found]
-    assert hits == sorted(hits) and hits[0] == 0
-    assert found[0].miss == pytest.approx(found[0].uses)
-    assert found[1].evicted and not found[3].evicted
-
-
 def test_exact_steps_wait_twice_and_stale_ones_once():
     sample = zipf(16_384, 2000)
     exact = replay(sample, SPEC, {"rows": 2000, "staleness": 0}, JOB)

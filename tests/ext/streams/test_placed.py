@@ -20,7 +20,7 @@ def columns(samples=SAMPLES):
         "id": skewed.astype(np.int64) * 7919 - 50_000,
         "small": (skewed % 200).astype(np.uint8),
         "row": np.arange(samples, dtype=np.int32)[:, None],
-        "name": np.array([f"é{one}".encode() * (one % 3) for one in skewed], object),
+        "name": np.array([f"é{one}".encode() * (one % 3) + b"\0" * (one % 2) for one in skewed], object),
         "same": np.array([b""] * samples, object),
         "price": np.ones(samples, np.float32),
         "pair": np.stack([skewed, skewed], 1),
@@ -34,6 +34,7 @@ def dataset(samples=SAMPLES):
 @pytest.mark.slow
 @pytest.mark.parametrize("by", ["id", "small", "row", "name", "same"])
 def test_ranks_take_what_the_rule_gives_them(four, by):
+    """The rule by an oracle that reads it word by word, placing_lib.py."""
     expected = by_the_rule(columns()[by].reshape(-1).tolist(), RANKS, BATCH)
     for me in range(RANKS) if by == "id" else (2,):
         four.me = me

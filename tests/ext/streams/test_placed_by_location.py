@@ -160,3 +160,18 @@ def test_ranks_that_look_up_or_read_others_are_told(played):
         notes.append(Stream._notes.newest.numpy()[-1])
     assert [note[2] for note in notes] == [16] * 3
     assert notes[0][3] == notes[1][3] != notes[2][3]
+
+
+def test_a_table_has_keys_of_its_own():
+    """Catches keys without the table, and an id that would be no key (0)."""
+    one, other = (keys_of(table, tf.range(6)).numpy() for table in (0, 1))
+    assert len(np.unique([one, other])) == 12 and one.all() and other.all()
+
+
+def test_the_op_refuses_what_is_no_global_batch():
+    """Catches slots and keys that are read behind their ends."""
+    keys = np.ones((4, 2), np.uint64)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="8 keys of 6 samples"):
+        ops.het_place_samples(keys, slots=tf.zeros([SLOTS], tf.uint32), number=0, workers=3, batch=2)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="are 9 slots and 2 workers; give"):
+        ops.het_place_samples(keys, slots=tf.zeros([9], tf.uint32), number=0, workers=2, batch=2)
