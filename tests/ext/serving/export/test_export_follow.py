@@ -218,14 +218,3 @@ def test_dense_weights_are_used_in_place_and_outlive_their_version(exported: Any
     gc.collect()
     assert not mapped(file.name), "nothing uses it"
     writer.close()
-
-
-def test_exports_that_nobody_can_follow_are_refused(tmp_path: Path) -> None:
-    """Defect: a filter that the follower undoes; an export that waits for ever for a follower."""
-    model, follow = make_model(), het_tf.serving.Follow("redis://127.0.0.1:1")
-    for options in ({"min_count": 2}, {"max_age": 60.0}):
-        with pytest.raises(ValueError, match="min_count and max_age"):
-            het_tf.export(model, tmp_path / "no", het_tf.serving.Native(follow=follow, **options))
-    with pytest.raises(RuntimeError, match="the tables are in this process"):
-        het_tf.export(model, tmp_path / "no", het_tf.serving.Native(follow=follow), verbose=False)
-    assert not (tmp_path / "no").exists()

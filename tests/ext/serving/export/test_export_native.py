@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import saving_lib
 import tensorflow as tf
-from export_lib import embedding_model, fill, run_alone, serve
+from export_lib import embedding_model, fill, run_alone
 
 import het_tf
 from het_tf.ext.serving.python.export import native
@@ -24,21 +24,9 @@ pytestmark = saving_lib.MARKS
 keras = tf.keras
 
 
-def export(model: Any, path: Path, *, signatures: Any = None, overwrite: bool = False, **options: Any) -> Any:
-    format = Native(**options)
-    return het_tf.export(model, path, format, signatures=signatures, overwrite=overwrite, verbose=False)
-
-
-def item_model(dim: int = 3, **options: Any) -> Any:
-    table = het_tf.TableConfig("item", dim)
-    return embedding_model(
-        {"id": het_tf.FeatureConfig(table)}, {"id": keras.Input((), dtype="int64", name="id")}, **options
-    )
-
-
-def asset(path: Path) -> Path:
-    (file,) = (path / "assets").glob("*.het")
-    return file
+def item_model() -> Any:
+    feature = het_tf.FeatureConfig(het_tf.TableConfig("item", 3))
+    return embedding_model({"id": feature}, {"id": keras.Input((), dtype="int64", name="id")})
 
 
 # --- where it runs ------------------------------------------------------------------------------------------
@@ -59,7 +47,7 @@ print([line[1] for line in maps])
 def test_a_moved_copy_is_served_by_the_library_alone(rng, tmp_path):
     model = item_model()
     fill("item", np.arange(10), rng)
-    export(model, tmp_path / "first")
+    het_tf.export(model, tmp_path / "first", Native(), verbose=False)
     shutil.copytree(tmp_path / "first", tmp_path / "elsewhere" / "m")
     shutil.rmtree(tmp_path / "first")
     ids = [3, 7, 1234]
@@ -70,31 +58,16 @@ def test_a_moved_copy_is_served_by_the_library_alone(rng, tmp_path):
     assert mapped == "['r--s']"  # one copy for all processes, read-only
 
 
-def test_a_new_export_at_the_old_path(rng, tmp_path):
-    model = item_model()
-    first = fill("item", np.arange(4), rng)
-    export(model, tmp_path / "m")
-    old = serve(tmp_path / "m")
-    np.testing.assert_array_equal(old(id=np.arange(4))["id"], first)
-    second = fill("item", np.arange(4), rng)
-    export(model, tmp_path / "m", overwrite=True)
-    np.testing.assert_array_equal(serve(tmp_path / "m")(id=np.arange(4))["id"], second)
-    np.testing.assert_array_equal(old(id=np.arange(4))["id"], first)
-
-
 # --- the op -------------------------------------------------------------------------------------------------
 
 
-def write(folder: Path, rng: np.random.Generator, name: str = "item", dim: int = 3) -> Path:
+def write(folder: Path, rng: np.random.Generator) -> Path:
     """A serving file of the ids 0 to 9, rows.het, and its follow.json."""
-    if name not in het_tf.tables():
-        table = het_tf.TableConfig(name, dim)
-        embedding_model(
-            {"id": het_tf.FeatureConfig(table)}, {"id": keras.Input((), dtype="int64", name="id")}, name
-        )
-    fill(name, np.arange(10), rng)
-    folder.mkdir()
-    native.write(folder / "rows.het", Source(het_tf.TableConfig(name, dim), ""), Native())
+    if "item" not in het_tf.tables():
+        item_model()
+    fill("item", np.arange(10), rng)
+    folder.mkdir(exist_ok=True)
+    native.write(folder / "rows.het", Source(het_tf.TableConfig("item", 3), ""), Native())
     describe(folder)
     return folder / "rows.het"
 
@@ -142,6 +115,9 @@ def test_no_optimisation_computes_the_op_before_it_is_served(rng, tmp_path):
 def test_what_is_no_serving_file(rng, tmp_path):
     folder = tmp_path / "m"
     content = write(folder, rng).read_bytes()
+    with pytest.raises(OSError, match=r"rows\.het"):
+        write(folder, rng)
+    assert (folder / "rows.het").read_bytes() == content, "nothing is overwritten"
     with pytest.raises(tf.errors.NotFoundError, match=r"none/follow\.json.*copy or move it as a whole"):
         raw([1], tmp_path / "none")
     (folder / "cut.het").write_bytes(content[:-64])
@@ -150,6 +126,9 @@ def test_what_is_no_serving_file(rng, tmp_path):
         raw([1], folder, files=["cut.het"])
     (folder / native.FILE).write_text("{}")
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"follow\.json is not one of a native export"):
+        raw([1], folder)
+    describe(folder, table="other")
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"has the rows of table 'item', and .*'other'"):
         raw([1], folder)
     describe(folder)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"no table in 'other\.het'"):
@@ -161,20 +140,3 @@ def test_what_is_no_serving_file(rng, tmp_path):
     with pytest.raises(tf.errors.InvalidArgumentError, match="2 files for 1 features"):
         raw([1], folder, files=["rows.het", "rows.het"])
     assert raw([1], folder).shape == (1, 3)
-
-
-def test_nothing_is_overwritten(rng, tmp_path):
-    path = write(tmp_path / "m", rng)
-    before = path.read_bytes()
-    with pytest.raises(OSError, match=r"rows\.het"):
-        native.write(path, Source(het_tf.TableConfig("item", 3), ""), Native())
-    assert path.read_bytes() == before
-
-
-def test_an_asset_of_another_export_is_refused(rng, tmp_path):
-    model = item_model()
-    export(model, tmp_path / "m")
-    path = write(tmp_path / "other", rng, "other", 3)
-    shutil.copy(path, asset(tmp_path / "m"))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="has the rows of table 'other'"):
-        serve(tmp_path / "m")(id=np.array([1]))

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import het_tf
+from het_tf.serving import Native, Portable
 
 pytestmark = [
     pytest.mark.usefixtures("fresh"),
@@ -32,7 +33,7 @@ keras = tf.keras
         ({"max_age": float("nan")}, "max_age is nan"),
     ],
 )
-@pytest.mark.parametrize("format", [het_tf.serving.Portable, het_tf.serving.Native])
+@pytest.mark.parametrize("format", [Portable, Native])
 def test_bad_arguments(format, options, message):
     with pytest.raises(ValueError, match=message):
         format(**options)
@@ -64,11 +65,14 @@ NO_FORMAT = r"format is .*; give het_tf\.serving\.Portable\(\) or Native\(\)"
     ("call", "error", "message"),
     [
         *[(lambda p, one=one: het_tf.export(lib.one_table(), p, one), TypeError, NO_FORMAT)
-          for one in ("native", het_tf.serving.Native, None)],
-        (lambda p: het_tf.export(lib.one_table(), None), TypeError, "path is None; give a path"),
-        (lambda p: het_tf.export(lib.one_table(), "gs://bucket/1"), ValueError, "gs://bucket/1"),
+          for one in ("native", Native, None)],
         (lambda p: het_tf.export(lib.one_table(), __file__ + "/1"), OSError, "cannot be written"),
-        (lambda p: het_tf.serving.Native(follow="redis://host"), TypeError, "follow is 'redis:"),
+        (lambda p: Native(follow="redis://host"), TypeError, "follow is 'redis:"),
+        (lambda p: het_tf.export(of_large_values(), p, Portable(row_dtype="float16")), ValueError,
+         r"table 'item' has values up to 70000.*bfloat16"),
+        (lambda p: followed(p, min_count=2), ValueError, "min_count and max_age"),  # a follower undoes it
+        (lambda p: followed(p, max_age=60.0), ValueError, "min_count and max_age"),
+        (lambda p: followed(p), RuntimeError, "the tables are in this process"),
         (lambda p: het_tf.export(het_tf.keras.Embedding(3), p), TypeError, "model is Embedding"),
         (lambda p: het_tf.export(plain(), p), ValueError, "no layers of het_tf"),
         (lambda p: het_tf.export(gone(), p), LookupError, "item"),
@@ -95,6 +99,17 @@ def plain():
     return keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
 
 
+def followed(path, **options):
+    follow = het_tf.serving.Follow("redis://127.0.0.1:1")
+    het_tf.export(lib.one_table(), path, Native(follow=follow, **options), verbose=False)
+
+
+def of_large_values():
+    model = lib.one_table()
+    het_tf.Table("item").assign([1], np.full((1, 4), 7e4))
+    return model
+
+
 def gone():
     """A model without its tables."""
     model = lib.one_table()
@@ -112,18 +127,21 @@ def test_a_damaged_record_of_an_export(content, tmp_path):
         het_tf.serving.check(tmp_path / "1", np.zeros((1, 2), np.float32), plain())
 
 
-def test_a_path_that_exists(rng, tmp_path):
+@pytest.mark.parametrize("format", [Portable(), Native()])
+def test_a_path_that_exists(format, rng, tmp_path):
     model = lib.one_table()
     lib.fill("item", [1], rng)
     path = tmp_path / "1"
-    het_tf.export(model, path, verbose=False)
-    before = lib.serve(path)(ids=np.array([1]))["ids"]
-    lib.fill("item", [1], rng)
+    het_tf.export(model, path, format, verbose=False)
+    old = lib.serve(path)
+    before = old(ids=np.array([1]))["ids"]
+    values = lib.fill("item", [1], rng)
     with pytest.raises(FileExistsError, match="overwrite=True"):
-        het_tf.export(model, path)
+        het_tf.export(model, path, format)
     np.testing.assert_array_equal(lib.serve(path)(ids=np.array([1]))["ids"], before)
-    het_tf.export(model, path, overwrite=True, verbose=False)
-    assert not np.array_equal(lib.serve(path)(ids=np.array([1]))["ids"], before)
+    het_tf.export(model, path, format, overwrite=True, verbose=False)
+    np.testing.assert_array_equal(lib.serve(path)(ids=np.array([1]))["ids"], values)
+    np.testing.assert_array_equal(old(ids=np.array([1]))["ids"], before)
     assert [one.name for one in tmp_path.iterdir()] == ["1"]
 
     photos = tmp_path / "photos"

@@ -63,15 +63,6 @@ def test_rows_are_those_of_numpy(rows, rng, tmp_path):
     assert 1000 * of_row <= disk <= 1000 * (of_row * 1.07 + 10) + 10_000
 
 
-def test_float16_is_refused_where_it_cannot_hold_a_value(rng, tmp_path):
-    model = model_of()
-    het_tf.Table("item").assign([1, 2], np.full((2, 16), 7e4))
-    with pytest.raises(ValueError, match=r"table 'item' has values up to 70000.*bfloat16"):
-        het_tf.export(model, tmp_path / "1", Portable(row_dtype="float16"))
-    assert not list(tmp_path.iterdir())
-    het_tf.export(model, tmp_path / "1", Portable(row_dtype="bfloat16"), verbose=False)
-
-
 def test_constants_of_unknown_ids_in_every_type(tmp_path):
     model = model_of(initializer=het_tf.initializers.Constant(0.1))
     for rows in ROWS:
