@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import redis_lib
 import tensorflow as tf
+from launch_lib import until
 from rules_lib import learn
 
 import het_tf
@@ -17,22 +18,13 @@ import het_tf
 pytestmark = [pytest.mark.usefixtures("fresh")]
 
 
-def embedding(name="t", cache_rows=None, **limits):
+def embedding(name="t", **limits):
     config = het_tf.TableConfig(name, 2, het_tf.optimizers.SGD(1.0), **limits)
-    return het_tf.keras.Embedding(config, cache=het_tf.Cache(rows=cache_rows, staleness=0))
+    return het_tf.keras.Embedding(config, cache=het_tf.Cache(staleness=0))
 
 
 def train(layer, ids):
     learn(layer, lambda: tf.reduce_sum(layer(np.asarray(ids), training=True)))
-
-
-def await_size(size):
-    """Waits until the table has `size` rows, at most a minute."""
-    for _ in range(600):
-        if het_tf.Table("t").size == size:
-            return True
-        time.sleep(0.1)
-    return False
 
 
 @pytest.mark.parametrize(
@@ -89,6 +81,6 @@ def test_a_table_at_a_server_has_its_limits(server):
         assert found == {"ttl": 86401, "max_rows": 64_000, "min_count": 2, "min_count_ttl": 60}
     layer = embedding(ttl=1)  # declared again: the limits change, and the timer of the server sees to them
     assert {found["ttl"] for found in limits()} == {1}
-    assert await_size(0)
+    until(lambda: het_tf.Table("t").size == 0)
     train(layer, [3])
     assert het_tf.Table("t").scan()["counts"].tolist() == [1], "a new row"
