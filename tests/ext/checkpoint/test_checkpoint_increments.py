@@ -60,20 +60,37 @@ def test_cleared_or_new_table_is_written_whole(tmp_path):
     assert manifest_lib.read_manifest(checkpoint.save(tmp_path, since=second)).base is None
 
 
+def new_layers():
+    return {"a": layer("a", 2, "Adam"), "b": layer("b", 3, "SGD")}
+
+
 SEEDS = range(1, max(2, int(4 * float(os.environ.get("HET_TEST_SCALE", "1")))))
 
 
 @pytest.mark.parametrize("where", ["here", pytest.param("at a server", marks=redis_lib.SERVER)])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in SEEDS)])
 def test_any_history_of_saves_and_restores_comes_back(tmp_path, request, where, seed):
-    """Full ones and increments on any earlier one, between updates, removals, clearings and restores."""
-    if where == "at a server":
-        het_tf.init(ps=request.getfixturevalue("server").address)
+    """Full ones and increments on any earlier one, between updates, removals, clearings and restores.
+
+    Half-way the tables move from this process, which has 16 partitions, to a server, which has 64, and in the
+    end back.
+    """
     rng = np.random.default_rng(seed)
-    made = {"a": layer("a", 2, "Adam"), "b": layer("b", 3, "SGD")}
+    made = new_layers()
     states = {}
-    increments = 0
+    increments, moved = 0, False
     for number in range(60):
+        if where == "at a server" and number == 30:
+            last = checkpoint.save(tmp_path)
+            states[last] = tables()
+            het_tf.reset()
+            het_tf.init(ps=request.getfixturevalue("server").address)
+            made = new_layers()
+            checkpoint.restore(last)
+            step(made["a"], [1, 2], number)
+            path = checkpoint.save(tmp_path, since=last)
+            states[path] = tables()
+            moved = manifest_lib.read_manifest(path).base["name"] == last.name
         there = checkpoint.checkpoints(tmp_path)
         name = str(rng.choice(["a", "b"]))
         action = rng.choice(
@@ -95,6 +112,10 @@ def test_any_history_of_saves_and_restores_comes_back(tmp_path, request, where, 
             states[path] = tables()
             increments += manifest_lib.read_manifest(path).base is not None
     assert increments >= 5
+    assert moved == (where == "at a server"), "an increment on a base of other partitions"
+    if moved:
+        redis_lib.leave()
+        new_layers()
     for path in checkpoint.checkpoints(tmp_path):
         checkpoint.verify(path)
         checkpoint.restore(path)

@@ -19,32 +19,6 @@ from het_tf.python.session import native
 pytestmark = redis_lib.MARKS
 
 
-def test_increment_on_base_with_other_partition_count(tmp_path, server):
-    """16 partitions in this process, 64 at Redis, and back."""
-    train(layer("t"))
-    checkpoint.save(tmp_path)
-    het_tf.reset()
-    het_tf.init(ps=server.address)
-    made = layer("t")
-    checkpoint.restore(tmp_path)
-    ids = het_tf.Table("t").to_numpy()[0]
-    step(made, ids[:9], 3)
-    het_tf.Table("t").remove(ids[20:24])
-    path = checkpoint.save(tmp_path, since="latest")
-    found = manifest_lib.read_manifest(path)
-    assert found.partitions == 64
-    assert (found.tables["t"]["rows"], found.tables["t"]["removed"], found.tables["t"]["complete"]) == (
-        9,
-        4,
-        False,
-    )
-    expected = tables()
-    redis_lib.leave()
-    layer("t")
-    checkpoint.restore(tmp_path)
-    same(tables(), expected)
-
-
 def test_removals_beyond_max_tombstones_during_an_increment_make_it_whole(tmp_path, server, monkeypatch):
     """One file is an increment, the next ones cannot be: with the base, removed rows would come back."""
     assert server.command("CONFIG", "SET", "het.max-tombstones", "2").startswith(b"+OK")
