@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import saving_lib
 import tensorflow as tf
-from export_lib import embedding_model, fill, run_alone
+from export_lib import embedding_model, fill, run_alone, serve
 
 import het_tf
 from het_tf.ext.serving.python.export import native
@@ -56,6 +56,17 @@ def test_a_moved_copy_is_served_by_the_library_alone(rng, tmp_path):
     np.testing.assert_array_equal(np.float32(json.loads(rows)), het_tf.Table("item").lookup(ids))
     assert imported == "False"
     assert mapped == "['r--s']"  # one copy for all processes, read-only
+
+
+def test_a_model_that_is_replaced_before_its_first_request(rng, tmp_path):
+    """Defect: it answers with its own dense weights and the rows of the other export."""
+    model = item_model()
+    fill("item", np.arange(4), rng)
+    het_tf.export(model, tmp_path / "m", Native(), verbose=False)
+    old = serve(tmp_path / "m")
+    het_tf.export(model, tmp_path / "m", Native(), overwrite=True, verbose=False)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"has no table in 'rows-\w{8}-000\.het'"):
+        old(id=np.arange(4))
 
 
 # --- the op -------------------------------------------------------------------------------------------------

@@ -92,7 +92,8 @@ Result<std::shared_ptr<FollowedModel>> FollowedModel::OpenNew(const std::string&
 Result<size_t> FollowedModel::Find(const std::string& file) const {
   const auto found = std::find(spec_.files.begin(), spec_.files.end(), file);
   if (found != spec_.files.end()) return static_cast<size_t>(found - spec_.files.begin());
-  return InvalidArgument(file_.path() + " has no table in '" + file + "'; copy the SavedModel as a whole");
+  return InvalidArgument(file_.path() + " has no table in '" + file +
+                         "': another SavedModel was exported or copied to its place; load that one");
 }
 
 Result<FollowedModel::Dense> FollowedModel::ReadDense() {

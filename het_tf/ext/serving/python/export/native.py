@@ -1,7 +1,7 @@
 """Native export: rows in files that serving processes map, read by the op HetServe.
 
     SavedModel/
-      assets/rows-000.het          the rows, one file a table (het_tf/ext/serving/cc/serve/serve_format.h)
+      assets/rows-ID-000.het       the rows, one file a table (het_tf/ext/serving/cc/serve/serve_format.h)
              follow.json           what a follower and the ops need
              dense.safetensors     with `follow`: the dense weights at the export
       het_live/                    made by a follower: present rows and dense weights
@@ -9,8 +9,10 @@
                                         └ ticket ─► HetServe(ids) ─ rows ─► the model's layers
 
 The files are mapped in place: a SavedModel still works after it is moved or copied as a whole, processes
-that serve it share one copy of its rows in memory, and unused rows take no memory. Loading it
-needs het_tf's library: `import het_tf`, or `tf.load_op_library(".../het_tf/lib/libhet_tf.so")`.
+that serve it share one copy of its rows in memory, and unused rows take no memory. The first request opens
+them. Their names have a random ID of the export: a SavedModel that was loaded before another replaced it is
+refused then, rather than given the other's rows. Loading it needs het_tf's library: `import het_tf`, or
+`tf.load_op_library(".../het_tf/lib/libhet_tf.so")`.
 
 With `follow` the model is traced with its weights replaced by the outputs of HetFollowDense. Each lookup
 takes the op's ticket, so that a request reads its rows after its dense weights
@@ -21,6 +23,7 @@ stay those of the export.
 import contextlib
 import json
 import math
+import secrets
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -63,8 +66,9 @@ class Backend(redirect.Backend):
         self._document = self._described(sources)
         self._files: dict[tuple[str, str], Path] = {}
         self._bytes: dict[tuple[str, str], int] = {}
+        export = secrets.token_hex(4)
         for number, source in enumerate(sources):
-            path = directory / f"rows-{number:03d}.het"
+            path = directory / f"rows-{export}-{number:03d}.het"
             written = write(path, source, format)
             self._files[source.key] = path
             self._bytes[source.key] = written["rows"] * written["row_bytes"]
