@@ -3,7 +3,8 @@
 //
 // Rounding. Where rows travel in a smaller format (CacheConfig::wire), a push takes the update
 // rounded, and the *remainder* stays: an update of 0 ticks, which the next tick composes onto. So
-// a clean line may have an update, too. A row that leaves takes its remainder along and is rounded
+// a clean line may have an update, too. The update of an old row is small beside the row, and is rounded more
+// coarsely (Rounding::coarse). A row that leaves takes its remainder along and is rounded
 // up or down at random, so that the errors are 0 on average. The error of that rounding, and the
 // remainder of a clean line, are lost with the line and counted. A flush takes updates as they are.
 //
@@ -26,7 +27,8 @@ struct PackedUpdates {
   RowFormat format = RowFormat::kFloat32;
   Vector<Key> keys;
   Vector<uint32_t> ticks;
-  Bytes rows;  // of wire_floats each
+  Vector<uint32_t> begins;  // of each row in `rows`
+  Bytes rows;               // of wire_floats each
 };
 
 class Unsent {
@@ -86,9 +88,15 @@ class Unsent {
   size_t bytes() const { return updates_.bytes() + queue_.bytes(); }
 
  private:
+  // The least age of a row whose updates are rounded coarsely (docs/adr/core.md, 34).
+  static constexpr Clock kCoarseAge = 200;
+  struct How {
+    Clock age;  // of the row
+    bool last;  // its remainder is lost
+  };
   // Adds the part of an update that travels to a frame. Returns it as the server reads it, until the next
   // call; `wire` itself if nothing is rounded. Throws std::bad_alloc with nothing added.
-  const float* Pack(Key key, uint32_t ticks, const float* wire, bool last, PackedUpdates* to);
+  const float* Pack(Key key, uint32_t ticks, const float* wire, const How& how, PackedUpdates* to);
 
   const Schema schema_;
   const uint64_t rounding_;  // the client and the table

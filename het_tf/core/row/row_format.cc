@@ -105,11 +105,26 @@ constexpr size_t IntegerBytes(size_t n) {
   return (n * kBits + 7) / 8;
 }
 
+// In kInt4 the byte before the first block is the scale less kInt4Byte, and before 2-bit integers it has
+// kCoarse, too.
+constexpr uint8_t kInt4Byte = 30;
+constexpr uint8_t kMostInt4Byte = 126;
+constexpr uint8_t kCoarse = 128;
+
 // The scale of a block whose largest is in [2^(bits - 2), 2^(bits - 1) - 0.5) then; past that mantissa the
 // next one.
 template <int kBits>
 uint8_t IntegerByte(uint32_t largest, uint32_t past) {
-  return ScaleByte((largest & 0x7fffff) >= past ? (largest | 0x7fffff) + 1 : largest, kBits - 2);
+  const uint8_t byte =
+      ScaleByte((largest & 0x7fffff) >= past ? (largest | 0x7fffff) + 1 : largest, kBits - 2);
+  if (kBits == 8) return byte;
+  return byte - kInt4Byte > kMostInt4Byte ? kFloats : std::max<uint8_t>(byte, kInt4Byte + 1);
+}
+
+// The same for integers that are rounded to the nearest.
+template <int kBits>
+uint8_t NearestByte(uint32_t largest) {
+  return IntegerByte<kBits>(largest, 0x7fffff & ~(0x3fffffu >> (kBits - 2)));  // 2^(bits - 1) - 0.5
 }
 
 // whole(i): the integer of element i.
@@ -128,14 +143,14 @@ void PutIntegers(size_t n, Whole whole, uint8_t* out) {
 template <int kBits>
 uint8_t* PackIntegers(const float* x, size_t n, uint64_t dither, uint8_t* out) {
   constexpr uint32_t kTop = kBits - 2;
-  constexpr uint32_t kPast = 0x7fffff & ~(0x3fffffu >> kTop);  // the mantissa of 2^(bits - 1) - 0.5
   // The largest integer's: one more would not fit.
   constexpr uint32_t kPastWhole = (((1u << (kBits - 1)) - 1 - (1u << kTop)) << (23 - kTop)) + 1;
   const uint32_t largest = LargestBits(x, n);
   const uint8_t dithered = dither == 0 ? kFloats : IntegerByte<kBits>(largest, kPastWhole);
-  *out = dithered != kFloats ? dithered : IntegerByte<kBits>(largest, kPast);
-  if (*out == kFloats) return PutFloats(x, n, out);
-  const float inverse = Inverse(*out);
+  const uint8_t byte = dithered != kFloats ? dithered : NearestByte<kBits>(largest);
+  if (byte == kFloats) return PutFloats(x, n, out);
+  *out = kBits == 4 ? byte - kInt4Byte : byte;
+  const float inverse = Inverse(byte);
   if (dithered == kFloats) {
     PutIntegers<kBits>(
         n, [=](size_t i) { return Nearest(x[i] * inverse); }, out + 1);
@@ -162,6 +177,47 @@ void FromIntegers(const uint8_t* in, size_t n, float unit, float* out) {
   }
 }
 
+// --- 2-bit integers
+
+constexpr size_t CoarseBytes(size_t n) { return (n + 3) / 4; }
+constexpr bool CoarseIsLess(size_t n) { return CoarseBytes(n) < IntegerBytes<4>(n); }
+
+// Whether 4-bit integers are exact.
+bool FitsInt4(const float* x, size_t n) {
+  const uint8_t byte = NearestByte<4>(LargestBits(x, n));
+  if (byte == kFloats) return true;
+  const float inverse = Inverse(byte);
+  return std::all_of(x, x + n, [=](float each) { return Nearest(each * inverse) == each * inverse; });
+}
+
+// The byte of a block, whose integers' half step is the power of two that is nearest to .62 of the mean
+// magnitude; 0: there is none.
+uint8_t CoarseByte(const float* x, size_t n) {
+  if (FitsInt4(x, n)) return 0;
+  float sum = 0;
+  for (size_t i = 0; i < n; ++i) sum += std::fabs(x[i]);
+  // The root of 2: the exponent below is rounded down.
+  const uint32_t exponent = FloatBits(0.62f * std::sqrt(2.0f) * (sum / static_cast<float>(n))) >> 23;
+  if (exponent <= kInt4Byte || exponent - kInt4Byte > kMostInt4Byte) return 0;
+  return static_cast<uint8_t>(exponent - kInt4Byte) | kCoarse;
+}
+
+uint8_t* PackCoarse(uint8_t byte, const float* x, size_t n, uint8_t* out) {
+  *out++ = byte;
+  std::memset(out, 0, CoarseBytes(n));
+  const float inverse = Inverse((byte & ~kCoarse) + kInt4Byte) * 0.5f;
+  for (size_t i = 0; i < n; ++i) {
+    const float whole = std::min(std::max(std::floor(x[i] * inverse), -2.0f), 1.0f);
+    out[i / 4] |= static_cast<uint8_t>((static_cast<int32_t>(whole) & 3) << 2 * (i % 4));
+  }
+  return out + CoarseBytes(n);
+}
+
+void FromCoarse(const uint8_t* in, size_t n, float unit, float* out) {
+  constexpr float kOf[] = {1, 3, -3, -1};
+  for (size_t i = 0; i < n; ++i) out[i] = kOf[in[i / 4] >> 2 * (i % 4) & 3] * unit;
+}
+
 // --- floats after the last block
 
 constexpr uint16_t kWholeFloat = 0xffff;  // four bytes follow; a NaN, which is never an upper half
@@ -181,7 +237,42 @@ uint8_t* PackSingle(float x, bool down, uint8_t* out) {
   return out + sizeof(half) + sizeof(bits);
 }
 
+// kInt4's: the upper 11 bits of a float in the range of kLeastTerm.
+constexpr uint32_t kTermShift = 21;
+constexpr uint32_t kLeastTerm = (127 - 48) << (23 - kTermShift);
+
+uint8_t* PackTerm(float x, bool down, uint8_t* out) {
+  const uint32_t bits = FloatBits(x);
+  const uint32_t rounded = down ? bits : bits + 0xfffff + (bits >> kTermShift & 1);
+  const uint32_t upper = rounded >> kTermShift;
+  const bool negative = bits >> 31 != 0;
+  if (!negative && upper < kLeastTerm) {
+    *out = 0;
+    return out + 1;
+  }
+  const bool fits = !negative && upper - kLeastTerm < kFloats - 1;
+  *out = fits ? static_cast<uint8_t>(upper - kLeastTerm + 1) : kFloats;
+  return fits ? out + 1 : PackSingle(x, down, out + 1);
+}
+
+float UnpackSingle(Reader* in) {
+  const auto half = in->Fixed<uint16_t>();
+  return FloatFromBits(half == kWholeFloat ? in->Fixed<uint32_t>() : uint32_t{half} << 16);
+}
+
+float UnpackTerm(Reader* in) {
+  const auto byte = in->Fixed<uint8_t>();
+  if (byte == kFloats) return UnpackSingle(in);
+  return byte == 0 ? 0 : FloatFromBits((byte - 1 + kLeastTerm) << kTermShift);
+}
+
 // --- rows
+
+uint8_t* PackValue(const Rounding& rounding, size_t block, const float* x, uint8_t* out) {
+  if (rounding.format == RowFormat::kInt8) return PackIntegers<8>(x, block, rounding.dither, out);
+  const uint8_t coarse = rounding.coarse && CoarseIsLess(block) ? CoarseByte(x, block) : 0;
+  return coarse != 0 ? PackCoarse(coarse, x, block, out) : PackIntegers<4>(x, block, rounding.dither, out);
+}
 
 uint8_t* PackRow(const Rounding& rounding, size_t block, size_t floats, const float* row, uint8_t* out) {
   size_t at = 0;
@@ -189,12 +280,12 @@ uint8_t* PackRow(const Rounding& rounding, size_t block, size_t floats, const fl
     if (at > 0 || rounding.format == RowFormat::kFloat16) {
       out = PackHalves(row + at, block, at >= rounding.down_from, out);
     } else {
-      out = rounding.format == RowFormat::kInt4 ? PackIntegers<4>(row, block, rounding.dither, out)
-                                                : PackIntegers<8>(row, block, rounding.dither, out);
+      out = PackValue(rounding, block, row, out);
     }
   }
   if (RoundsSingles(rounding.format)) {
-    for (; at < floats; ++at) out = PackSingle(row[at], at >= rounding.down_from, out);
+    const auto pack = rounding.format == RowFormat::kInt4 ? &PackTerm : &PackSingle;
+    for (; at < floats; ++at) out = pack(row[at], at >= rounding.down_from, out);
   } else if (at < floats) {
     std::memcpy(out, row + at, (floats - at) * sizeof(float));
     out += (floats - at) * sizeof(float);
@@ -205,12 +296,22 @@ uint8_t* PackRow(const Rounding& rounding, size_t block, size_t floats, const fl
 // Reads a block of elements of kBits bits. Returns false if it is cut off or its byte is invalid.
 template <int kBits>
 bool UnpackBlock(size_t n, Reader* in, float* out) {
-  const uint8_t byte = in->Fixed<uint8_t>();
+  uint8_t byte = in->Fixed<uint8_t>();
   if (byte == 0) return false;
-  const uint8_t* const bytes = in->Raw(byte == kFloats ? n * sizeof(float) : IntegerBytes<kBits>(n));
+  bool coarse = false;
+  if (kBits == 4 && byte != kFloats) {
+    coarse = (byte & kCoarse) != 0;
+    byte &= ~kCoarse;
+    if (byte == 0 || byte > kMostInt4Byte || (coarse && !CoarseIsLess(n))) return false;
+    byte += kInt4Byte;
+  }
+  const size_t packed = coarse ? CoarseBytes(n) : IntegerBytes<kBits>(n);
+  const uint8_t* const bytes = in->Raw(byte == kFloats ? n * sizeof(float) : packed);
   if (bytes == nullptr) return false;
   if (byte == kFloats) {
     std::memcpy(out, bytes, n * sizeof(float));
+  } else if (coarse) {
+    FromCoarse(bytes, n, Unit(byte), out);
   } else if constexpr (kBits == 16) {
     FromHalves(bytes, n, Unit(byte), out);
   } else {
@@ -219,8 +320,7 @@ bool UnpackBlock(size_t n, Reader* in, float* out) {
   return true;
 }
 
-// The bytes of a row whose first block has `first` bytes, the others `other` an element, and single floats
-// `single` each.
+// The bytes of a row, by those of its first block, of an element of others, and of a single float.
 size_t RowBytes(size_t block, size_t floats, size_t first, size_t other, size_t single) {
   const size_t blocks = floats / block;
   const size_t of_blocks = blocks == 0 ? 0 : blocks + first + (blocks - 1) * block * other;
@@ -239,15 +339,16 @@ Result<RowFormat> ParseRowFormat(const std::string& name) {
 
 size_t MostRowBytes(RowFormat format, size_t block, size_t floats) {
   if (format == RowFormat::kFloat32 || block == 0) return floats * sizeof(float);
-  return RowBytes(block, floats, block * sizeof(float), sizeof(float),
-                  RoundsSingles(format) ? sizeof(uint16_t) + sizeof(float) : sizeof(float));
+  const size_t single = format == RowFormat::kInt4 ? 7 : format == RowFormat::kInt8 ? 6 : sizeof(float);
+  return RowBytes(block, floats, block * sizeof(float), sizeof(float), single);
 }
 
 size_t LeastRowBytes(RowFormat format, size_t block, size_t floats) {
   if (format == RowFormat::kFloat32 || block == 0) return floats * sizeof(float);
-  const size_t bits = format == RowFormat::kInt4 ? 4 : format == RowFormat::kInt8 ? 8 : 16;
-  return RowBytes(block, floats, (block * bits + 7) / 8, 2,
-                  RoundsSingles(format) ? sizeof(uint16_t) : sizeof(float));
+  const size_t value =
+      format == RowFormat::kInt4 ? CoarseBytes(block) : block * (format == RowFormat::kInt8 ? 1 : 2);
+  const size_t single = format == RowFormat::kInt4 ? 1 : format == RowFormat::kInt8 ? 2 : sizeof(float);
+  return RowBytes(block, floats, value, 2, single);
 }
 
 void PackRows(const Rounding& rounding, size_t block, size_t floats, const float* const* rows, size_t n,
@@ -275,10 +376,8 @@ bool UnpackRow(RowFormat format, size_t block, size_t floats, Reader* in, float*
     if (!unpack(block, in, row + at)) return false;
   }
   if (RoundsSingles(format)) {
-    for (; at < floats; ++at) {
-      const auto half = in->Fixed<uint16_t>();
-      row[at] = FloatFromBits(half == kWholeFloat ? in->Fixed<uint32_t>() : uint32_t{half} << 16);
-    }
+    const auto unpack = format == RowFormat::kInt4 ? &UnpackTerm : &UnpackSingle;
+    for (; at < floats; ++at) row[at] = unpack(in);
     return in->ok();
   }
   const uint8_t* const single = in->Raw((floats - at) * sizeof(float));

@@ -78,8 +78,9 @@ TEST_F(TableCacheWireTest, WhatAPushRoundsAwayStays) {
     for (RowFormat wire : {RowFormat::kFloat16, RowFormat::kInt8, RowFormat::kInt4}) {
       Make(wire, optimizer);
       const uint32_t line = Insert(1);
-      for (int push = 0; push < 20; ++push) {
-        for (int tick = 0; tick <= push % 3; ++tick) Tick(line);
+      int age = 0;
+      for (int push = 0; push < 130; ++push) {
+        for (int tick = 0; tick <= push % 3; ++tick, ++age) Tick(line);
         const std::vector<float> before = Update(line);
         const Taken taken = Take(line);
         EXPECT_EQ(taken.ticks, Vector<uint32_t>({static_cast<uint32_t>(push % 3 + 1)}));
@@ -88,10 +89,14 @@ TEST_F(TableCacheWireTest, WhatAPushRoundsAwayStays) {
         ASSERT_TRUE(cache_->unsent().Any(line));
         const std::vector<float> after = Update(line);
         for (size_t i = 0; i < before.size(); ++i) {
-          ASSERT_EQ(taken.wire[i] + after[i], before[i]) << optimizer << " at " << i;
+          const float inexact =
+              age < 200 ? 0 : 1e-6f * std::fabs(taken.wire[i]);  // 2 bits may be much too large
+          ASSERT_NEAR(taken.wire[i] + after[i], before[i], inexact) << optimizer << " at " << i;
         }
-        // It is small on its way.
-        EXPECT_EQ(taken.bytes, LeastRowBytes(cache_->policy().push_format(), 16, before.size())) << optimizer;
+        // It is small on its way, and smaller where the row is old.
+        const RowFormat format = cache_->policy().push_format();
+        const size_t fine = format == RowFormat::kInt4 && age < 200 ? 4 : 0;
+        EXPECT_EQ(taken.bytes, LeastRowBytes(format, 16, before.size()) + fine) << optimizer;
       }
     }
   }

@@ -274,12 +274,13 @@ void World::AgeRows() {
         bool created = false;
         const uint32_t row = shard->FindOrCreate(key, hash, &created);
         shard->rows().meta(row).clock += ticks;
-        shard->rows().data(row)[0] -= static_cast<float>(ticks);
+        if (counting()) shard->rows().data(row)[0] -= static_cast<float>(ticks);
         shard->RaiseNewest(shard->rows().meta(row).clock);
       });
       std::vector<uint64_t>& issued = issued_[{schema->id(), key}];
       issued.resize(config_.workers);
       issued[0] += ticks;
+      if (!counting()) continue;
       std::vector<float>& sum = sums_[{schema->id(), key}];
       sum.resize(schema->dim());
       sum[0] += static_cast<float>(ticks);
