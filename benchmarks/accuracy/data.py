@@ -13,6 +13,8 @@ from data import PADDING, Splits, load
 Int64Array = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
 
+PAIRS = ("packages", "maintainers")
+"""Those of benchmarks/defaults/pairs.py."""
 TEST_BEGIN = 1 << 30
 """Criteo-like test rows begin here: no training row is one of them."""
 
@@ -48,7 +50,7 @@ def make_data(name: str, seed: int, train_rows: int | None, test_rows: int | Non
     """Returns the rows of one seed.
 
     Args:
-      name: "criteo_like", "packages" (of benchmarks/defaults/pairs.py), "census" or "movielens".
+      name: "criteo_like", one of PAIRS, "census" or "movielens".
       seed: of criteo_like's rows, both parts, and of how pairs are split; the others are the same for all
         seeds.
       train_rows, test_rows: how many; None: all that there are (criteo_like has no end).
@@ -56,7 +58,7 @@ def make_data(name: str, seed: int, train_rows: int | None, test_rows: int | Non
     import criteo_like
 
     oracle = None
-    if name == "packages":
+    if name in PAIRS:
         return _pairs(name, seed)
     if name == "criteo_like":
         splits = Splits(None, None, None, criteo_like.fields(), numeric=13)

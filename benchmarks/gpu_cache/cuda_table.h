@@ -62,7 +62,10 @@ class Table {
     Must(library, library.CreateTable(context, &config, &table_), "CreateTable");
     Must(library, library.CreateCall(context, &call_), "CreateCall");
     const int64_t push_bound = keep_updates ? INT64_MAX : 0;
-    use_ = {table_, 0, 1, 1, push_bound, /*push_every=*/0, 0.01f, nullptr};
+    use_.table = table_;
+    use_.stamp = use_.pinned_from = 1;
+    use_.push_bound = push_bound;
+    use_.learning_rate = 0.01f;
   }
   ~Table() {
     library_.DestroyCall(context_, call_);

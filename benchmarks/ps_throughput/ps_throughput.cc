@@ -99,6 +99,7 @@ class System {
     t.push_ticks.assign(push.size(), 1);
     t.push_updates.assign(wire.begin(), wire.begin() + static_cast<ptrdiff_t>(push.size() * t.update_floats));
     t.fetch_keys.assign(fetch.begin(), fetch.end());
+    for (Vector<Key>* keys : {&t.push_keys, &t.fetch_keys}) std::sort(keys->begin(), keys->end());
     return q;
   }
 

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <set>
 
+#include "het_tf/core/wire/frame_bytes.h"
+
 namespace het::traffic {
 namespace {
 
@@ -17,14 +19,17 @@ size_t VarintBytes(uint64_t value) {
   return bytes;
 }
 
-size_t KeyRunBytes(const Vector<Key>& keys) {
-  size_t bytes = 0;
-  uint64_t before = 0;
-  for (Key key : keys) {
-    bytes += VarintBytes(ZigZag(static_cast<int64_t>(static_cast<uint64_t>(key) - before)));
-    before = static_cast<uint64_t>(key);
-  }
-  return bytes;
+template <typename Write>
+size_t BytesOf(Write write) {
+  Bytes bytes;
+  Writer writer(&bytes);
+  write(&writer);
+  return bytes.size();
+}
+
+template <typename Keys>
+size_t KeyBytes(const Keys& keys) {
+  return BytesOf([&](Writer* w) { WriteAscending(keys, w); });
 }
 
 size_t ClockBytes(const Vector<Clock>& clocks) {
@@ -40,7 +45,10 @@ size_t NumberBytes(const Numbers& numbers) {
   return bytes;
 }
 
-// Of rows or updates that were rounded when they were packed: packing them once more takes as much.
+// The bytes of one of the n names that take `all` bytes together.
+size_t ShareOf(size_t all, size_t i, size_t n) { return all * (i + 1) / n - all * i / n; }
+
+// Of rows that were rounded when they were packed: packing them once more takes as much.
 size_t RowBytes(RowFormat format, size_t block, size_t floats, const float* rows, size_t count) {
   if (format == RowFormat::kFloat32) return count * floats * sizeof(float);
   Bytes bytes;
@@ -56,7 +64,8 @@ size_t HeadBytes(const Request& first, size_t parts) {
 size_t SpecBytes(const TableRequest& t) {
   const bool bounded = t.bound.most != kUnbounded;
   return 8 + VarintBytes(t.update_floats) +
-         VarintBytes(bounded ? static_cast<uint64_t>(t.bound.most) + 1 : 0) + VarintBytes(t.bound.every) + 1 +
+         VarintBytes(bounded ? static_cast<uint64_t>(t.bound.most) + 1 : 0) + VarintBytes(t.bound.every) +
+         (t.bound.every == 0 ? 0 : VarintBytes(t.bound.early) + VarintBytes(t.bound.from)) + 1 +
          (t.block == 0 ? 0 : VarintBytes(t.block));
 }
 constexpr size_t kReplyHeadBytes = 4 + 1 + 4;
@@ -156,37 +165,41 @@ void CountingTransport::SeeRequest(Span<const uint8_t> frame) {
 }
 
 size_t CountingTransport::CountPush(const TableRequest& t) {
-  size_t sections = 0;
-  uint64_t before = 0;
-  for (size_t i = 0; i < t.push_keys.size(); ++i) {
-    const Key key = t.push_keys[i];
-    ClassBytes* const push = written_.count(key) != 0 ? &counts_.bound_push : &counts_.evict_push;
-    const size_t keys = VarintBytes(ZigZag(static_cast<int64_t>(static_cast<uint64_t>(key) - before))) +
-                        VarintBytes(t.push_ticks[i]);
-    const float* const update = t.push_updates.data() + i * t.update_floats;
-    const size_t row = RowBytes(t.push_format, t.block, t.update_floats, update, 1);
-    before = static_cast<uint64_t>(key);
+  const size_t n = t.push_keys.size();
+  if (n == 0) return 0;
+  const Span<const Key> keys = t.push_keys;
+  const size_t names = KeyBytes(keys.subspan(0, n - t.left)) + KeyBytes(keys.subspan(n - t.left, t.left)) +
+                       BytesOf([&](Writer* w) {
+                         WriteNumbers(
+                             n, [&](size_t i) { return frame::SwapOne(t.push_ticks[i]); }, w);
+                       });
+  size_t sections = names;
+  Reader updates(t.packed_updates);
+  Vector<float> update(t.update_floats);
+  for (size_t i = 0; i < n; ++i) {
+    ClassBytes* const push = written_.count(keys[i]) != 0 ? &counts_.bound_push : &counts_.evict_push;
+    const size_t left = updates.left();
+    MustBe(UnpackRow(t.push_format, t.block, t.update_floats, &updates, update.data()),
+           "an update cannot be read");
+    const size_t row = left - updates.left();
     ++push->rows;
     push->row_bytes += row;
-    push->key_bytes += keys;
-    sections += keys + row;
+    push->key_bytes += ShareOf(names, i, n);
+    sections += row;
   }
   return sections;
 }
 
 size_t CountingTransport::CountTable(const TableRequest& t) {
-  const size_t checks = KeyRunBytes(t.check_keys) + ClockBytes(t.check_clocks);
-  const size_t left = KeyRunBytes(t.dropped);
+  const size_t checks = KeyBytes(t.check_keys) + ClockBytes(t.check_clocks);
+  const size_t left = KeyBytes(t.dropped);
   counts_.checks += t.check_keys.size();
   counts_.check_bytes += checks;
   counts_.left_bytes += left;
-  size_t fetches = 0;
-  uint64_t before = 0;
-  for (Key key : t.fetch_keys) {
-    const size_t bytes = VarintBytes(ZigZag(static_cast<int64_t>(static_cast<uint64_t>(key) - before)));
-    before = static_cast<uint64_t>(key);
-    (cached(key) ? counts_.update_pull : counts_.miss_pull).key_bytes += bytes;
-    fetches += bytes;
+  const size_t fetches = KeyBytes(t.fetch_keys);
+  for (size_t i = 0; i < t.fetch_keys.size(); ++i) {
+    ClassBytes* const pull = cached(t.fetch_keys[i]) ? &counts_.update_pull : &counts_.miss_pull;
+    pull->key_bytes += ShareOf(fetches, i, t.fetch_keys.size());
   }
   return CountPush(t) + checks + left + fetches;
 }
@@ -223,18 +236,18 @@ size_t CountingTransport::CountTable(const TableReply& t, const Vector<Key>& fet
     sections += bytes + VarintBytes(static_cast<uint64_t>(clock));
   };
   for (const Clock clock : t.refreshed_clocks) row(clock, &counts_.update_pull);
-  counts_.update_pull.key_bytes += NumberBytes(t.refreshed);
+  counts_.update_pull.key_bytes += KeyBytes(t.refreshed);
   MustBe(t.fetched_clocks.size() <= fetched.size(), "rows that nobody has fetched");
   for (size_t i = 0; i < t.fetched_clocks.size(); ++i) {
     row(t.fetched_clocks[i], cached(fetched[i]) ? &counts_.update_pull : &counts_.miss_pull);
   }
   MustBe(next == t.rows.data() + t.rows.size(), "rows of no class");
-  const size_t names = KeyRunBytes(t.notified_keys);
+  const size_t names = KeyBytes(t.notified_keys);
   size_t lags = NumberBytes(t.lag_histogram);
   if (lags > 0) lags += VarintBytes(t.lag_histogram.size());
   counts_.check_bytes += lags;
   counts_.moved_bytes += names;
-  return sections + NumberBytes(t.refreshed) + lags + names;
+  return sections + KeyBytes(t.refreshed) + lags + names;
 }
 
 }  // namespace het::traffic

@@ -46,7 +46,7 @@ bool Ticks(const std::string& text, int64_t* ticks) {
 
 nlohmann::json ToJson(const Bound& bound) {
   if (bound == kUnbounded) return nullptr;
-  return {{"most", bound.most}, {"every", bound.every}};
+  return {{"most", bound.most}, {"every", bound.every}, {"early", bound.early}, {"from", bound.from}};
 }
 
 nlohmann::json ToJson(Counts counts) {

@@ -37,7 +37,7 @@ Request MakeRequest(uint64_t seq, uint64_t after_seq, size_t tables, size_t keys
       }
       t.check_keys.push_back(static_cast<Key>(k));
       t.check_clocks.push_back(static_cast<Clock>(k % 4));
-      t.fetch_keys.push_back(k % 2 == 0 ? static_cast<Key>(k) : INT64_MIN + static_cast<Key>(k));
+      t.fetch_keys.push_back(2 * k >= keys ? static_cast<Key>(k) : INT64_MIN + static_cast<Key>(k));
     }
   }
   return q;

@@ -66,6 +66,7 @@ class Reader {
   explicit Reader(Span<const uint8_t> bytes) : at_(bytes.data()), end_(bytes.data() + bytes.size()) {}
 
   bool ok() const { return ok_; }
+  void Fail() { ok_ = false; }
   size_t left() const { return static_cast<size_t>(end_ - at_); }
 
   template <typename T>

@@ -55,7 +55,7 @@ struct CacheConfig {
   // Sets the bounds of a table with this optimizer, if `staleness` is given.
   void Follow(const Optimizer& optimizer) {
     if (!staleness) return;
-    const StalenessBounds bounds = StalenessBounds::Of(optimizer.steps_shrink(), *staleness, workers);
+    const StalenessBounds bounds = StalenessBounds::Of(optimizer.decay_steps(), *staleness, workers);
     pull_bound = bounds.pull;
     push_bound = bounds.push;
   }

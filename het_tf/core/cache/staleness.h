@@ -9,9 +9,10 @@
 // one in pull / (N - 1), and a read misses about 0.3 (N - 1) push + pull / 2 ticks. At equal lag both
 // together are fewest where pull is 0.775 (N - 1) (push + 1).
 //
-// That is for optimizers whose steps shrink from the first ones on (Optimizer::steps_shrink): AdaGrad, FTRL.
-// With others, the default of tables among them, updates are not held back at all, and a copy may lack a tick
-// for every kEvery of the row's age, at most kMostOfOthers (docs/adr/core.md, 46).
+// That is for AdaGrad and FTRL, whose steps shrink from a row's first ones on. Where they shrink later
+// (Optimizer::decay_steps; 20 by default, infinite with Adam), these bounds hold once a row's steps are a
+// small share of its first. Until then nothing is held back, and a copy may lack kMostEarly ticks
+// (docs/adr/core.md, 46).
 #pragma once
 
 #include "het_tf/core/wire/bound.h"
@@ -23,7 +24,7 @@ struct StalenessBounds {
   Bound push;
 
   // `staleness`: s, or kUnbounded. `workers`: N, at least 1.
-  static StalenessBounds Of(bool steps_shrink, int64_t staleness, uint32_t workers);
+  static StalenessBounds Of(double decay_steps, int64_t staleness, uint32_t workers);
 };
 
 }  // namespace het

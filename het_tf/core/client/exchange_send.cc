@@ -89,8 +89,9 @@ void Exchange::Make(const Outgoing& sending, OutRequest* request) {
   request->request_id = next_request_id_++;
   request->partition = transport_->id(session->partition());
   if (what.frame != nullptr) {
-    for (const TablePush& push : what.frame->tables) {
+    for (TablePush& push : what.frame->tables) {
       if (push.keys.empty()) continue;
+      push.Sort();
       OutTableRequest* const t = TableOf(session, tables_->at(push.schema->id()), request);
       t->push_keys = push.keys;
       t->push_ticks = push.ticks;
@@ -101,7 +102,8 @@ void Exchange::Make(const Outgoing& sending, OutRequest* request) {
     }
   }
   if (what.read == nullptr) return;
-  for (const TableRead& asked : what.read->tables) {
+  for (TableRead& asked : what.read->tables) {
+    asked.Sort();
     OutTableRequest* const t = TableOf(session, *asked.cache, request);
     t->check_keys = asked.checks;
     t->check_clocks = asked.clocks;

@@ -12,6 +12,29 @@ size_t PartitionRead::most_bytes() const {
   return bytes;
 }
 
+void TableRead::Sort() {
+  struct Question {
+    Key key;
+    Clock clock;
+    uint32_t at;
+  };
+  const auto sort = [](Vector<Key>* keys, Vector<Clock>* clocks, Vector<uint32_t>* at) {
+    if (std::is_sorted(keys->begin(), keys->end())) return;
+    Vector<Question> questions(keys->size());
+    for (size_t i = 0; i < keys->size(); ++i)
+      questions[i] = {(*keys)[i], clocks == nullptr ? 0 : (*clocks)[i], (*at)[i]};
+    std::sort(questions.begin(), questions.end(),
+              [](const Question& a, const Question& b) { return a.key < b.key; });
+    for (size_t i = 0; i < keys->size(); ++i) {
+      (*keys)[i] = questions[i].key;
+      (*at)[i] = questions[i].at;
+      if (clocks != nullptr) (*clocks)[i] = questions[i].clock;
+    }
+  };
+  sort(&checks, &clocks, &check_at);
+  sort(&fetches, nullptr, &fetch_at);
+}
+
 TableRead TableRead::TakeLast(size_t rows) {
   TableRead taken{cache};
   const auto take = [](auto* from, auto* to, size_t count) {

@@ -44,6 +44,8 @@ struct TableRead {
     const TableSchema& schema = *cache->schema();
     return MostAnswerBytes(cache->policy().row_format(), schema.dim(), schema.row_floats());
   }
+  // Orders the checks and the fetches by their keys. Throws std::bad_alloc with nothing changed.
+  void Sort();
   // Moves the last `rows` questions, or all, to another read.
   TableRead TakeLast(size_t rows);
 };

@@ -1,22 +1,47 @@
 #include "het_tf/core/client/push_log.h"
 
+#include <numeric>
+
 namespace het {
 
-const TablePush::Place* TablePush::Find(Key key) {
-  if (by_key.size() != keys.size()) {
-    by_key.clear();
-    by_key.reserve(keys.size());
-    Vector<float> row(schema->optimizer().wire_floats());
-    Reader reader(rows);
-    for (uint32_t i = 0; i < keys.size(); ++i) {
-      by_key.push_back({keys[i], i, rows.size() - reader.left()});
-      UnpackRow(format, schema->dim(), row.size(), &reader, row.data());
-    }
-    std::sort(by_key.begin(), by_key.end(), [](const Place& a, const Place& b) { return a.key < b.key; });
+void TablePush::Sort() {
+  if (sorted == keys.size()) return;
+  Vector<uint32_t> order(keys.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto by_key = [this](uint32_t a, uint32_t b) { return keys[a] < keys[b]; };
+  std::sort(order.begin(), order.end() - left, by_key);
+  std::sort(order.end() - left, order.end(), by_key);
+  Vector<Clock> new_clocks;
+  PackedUpdates to;
+  to.keys.reserve(keys.size());
+  to.ticks.reserve(keys.size());
+  to.begins.reserve(keys.size());
+  to.rows.reserve(rows.size());
+  new_clocks.reserve(clocks.size());
+  for (const uint32_t from : order) {
+    const size_t end = from + 1 < begins.size() ? begins[from + 1] : rows.size();
+    to.keys.push_back(keys[from]);
+    to.ticks.push_back(ticks[from]);
+    to.begins.push_back(static_cast<uint32_t>(to.rows.size()));
+    to.rows.insert(to.rows.end(), rows.begin() + begins[from], rows.begin() + static_cast<ptrdiff_t>(end));
+    if (!clocks.empty()) new_clocks.push_back(clocks[from]);
   }
-  const auto place = std::lower_bound(by_key.begin(), by_key.end(), key,
-                                      [](const Place& each, Key wanted) { return each.key < wanted; });
-  return place == by_key.end() || place->key != key ? nullptr : &*place;
+  keys.swap(to.keys);
+  ticks.swap(to.ticks);
+  begins.swap(to.begins);
+  rows.swap(to.rows);
+  clocks.swap(new_clocks);
+  sorted = keys.size();
+}
+
+uint32_t TablePush::Find(Key key) {
+  Sort();
+  const auto left_begin = keys.end() - left;
+  for (const auto& [begin, end] : {std::pair(keys.begin(), left_begin), std::pair(left_begin, keys.end())}) {
+    const auto found = std::lower_bound(begin, end, key);
+    if (found != end && *found == key) return static_cast<uint32_t>(found - keys.begin());
+  }
+  return kNoRow;
 }
 
 TablePush* PushFrame::Of(uint64_t table) {
@@ -36,6 +61,7 @@ TablePush* PushFrame::Add(const Schema& schema, RowFormat format, size_t rows) {
   const size_t all = push->keys.size() + rows;
   push->keys.reserve(all);
   push->ticks.reserve(all);
+  push->begins.reserve(all);
   push->rows.reserve(all * LeastRowBytes(format, schema->dim(), schema->optimizer().wire_floats()));
   return push;
 }
@@ -43,8 +69,7 @@ TablePush* PushFrame::Add(const Schema& schema, RowFormat format, size_t rows) {
 size_t PushFrame::bytes() const {
   size_t sum = sizeof(PushFrame);
   for (const TablePush& push : tables) {
-    sum += sizeof(TablePush) + push.rows.size() +
-           push.keys.size() * (sizeof(Key) + sizeof(uint32_t) + sizeof(TablePush::Place)) +
+    sum += sizeof(TablePush) + push.rows.size() + push.keys.size() * (sizeof(Key) + 2 * sizeof(uint32_t)) +
            push.clocks.size() * sizeof(Clock);
   }
   return sum;
@@ -63,7 +88,7 @@ ptrdiff_t PushLog::IndexAfter(uint64_t seq) const {
   return static_cast<ptrdiff_t>(std::min<uint64_t>(frames_.size(), seq - frames_.front().seq + 1));
 }
 
-const PushFrame* PushLog::After(uint64_t seq) const {
+PushFrame* PushLog::After(uint64_t seq) {
   const auto frame = frames_.begin() + IndexAfter(seq);
   return frame == frames_.end() ? nullptr : &*frame;
 }
@@ -105,14 +130,14 @@ uint64_t PushLog::MergeOnto(uint64_t table, Key key, uint64_t seq, float* row) {
   uint64_t merged = 0;
   for (auto frame = frames_.begin() + IndexAfter(seq); frame != frames_.end(); ++frame) {
     TablePush* const push = frame->Of(table);
-    const TablePush::Place* const place = push == nullptr ? nullptr : push->Find(key);
-    if (place == nullptr) continue;
+    const uint32_t at = push == nullptr ? kNoRow : push->Find(key);
+    if (at == kNoRow) continue;
     const TableSchema& schema = *push->schema;
     update_.resize(schema.optimizer().wire_floats());
-    Reader reader({push->rows.data() + place->begin, push->rows.size() - place->begin});
+    Reader reader({push->rows.data() + push->begins[at], push->rows.size() - push->begins[at]});
     UnpackRow(push->format, schema.dim(), update_.size(), &reader, update_.data());
-    schema.optimizer().MergeWire(update_.data(), push->ticks[place->at], row);
-    merged += push->ticks[place->at];
+    schema.optimizer().MergeWire(update_.data(), push->ticks[at], row);
+    merged += push->ticks[at];
   }
   return merged;
 }
@@ -121,8 +146,8 @@ uint64_t PushLog::UnappliedTicks(uint64_t table, Key key) {
   uint64_t ticks = 0;
   for (auto frame = frames_.begin() + IndexAfter(applied_); frame != frames_.end(); ++frame) {
     TablePush* const push = frame->Of(table);
-    const TablePush::Place* const place = push == nullptr ? nullptr : push->Find(key);
-    if (place != nullptr) ticks += push->ticks[place->at];
+    const uint32_t at = push == nullptr ? kNoRow : push->Find(key);
+    if (at != kNoRow) ticks += push->ticks[at];
   }
   return ticks;
 }

@@ -11,8 +11,9 @@
 // 2. Reading one's own updates. The partition's row of push `seq` lacks every later frame: MergeOnto puts
 //    these on top, oldest first.
 //
-// Cost: After is O(1), MergeOnto O(frames after `seq` * log of a frame's keys). Functions that add throw
-// std::bad_alloc; the log is then unchanged, or has one more empty frame. Not thread-safe.
+// Cost: After is O(1), MergeOnto O(frames after `seq` * log of a frame's keys), and a frame is sorted once.
+// Functions that add throw std::bad_alloc; the log is then unchanged, or has one more empty frame. Not
+// thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -29,19 +30,15 @@ namespace het {
 
 // Updates of rows of one table, with unique keys.
 struct TablePush : PackedUpdates {
-  struct Place {
-    Key key;
-    uint32_t at;   // among the keys
-    size_t begin;  // of its row
-  };
-
   Schema schema;
-  Vector<Place> by_key;  // made when Find is first called
   Vector<Clock> clocks;  // each row's when exported by a device; not for other caches
-  uint32_t left = 0;     // number of keys at the end whose rows were evicted; 0 without notified_ack
+  uint32_t left = 0;     // number of keys at the end whose rows were evicted
+  size_t sorted = 0;     // how many there were when Sort was last called
 
-  // Returns null if it has no update of the key.
-  const Place* Find(Key key);
+  // Orders the rows that stay by their keys, and those that left. Throws std::bad_alloc with nothing changed.
+  void Sort();
+  // Returns the number of the key's row; kNoRow: none. Sorts first.
+  uint32_t Find(Key key);
 };
 
 // One numbered push.
@@ -55,7 +52,7 @@ struct PushFrame {
   TablePush* Of(uint64_t table);
   // The same, created if missing, with room for `rows` more.
   TablePush* Add(const Schema& schema, RowFormat format, size_t rows);
-  // Memory, including by_key.
+  // Memory.
   size_t bytes() const;
 };
 
@@ -75,7 +72,7 @@ class PushLog {
   // Appends an empty frame. Valid until the log changes.
   PushFrame* Append(uint64_t number);
   // Returns the first frame after `seq`, or null.
-  const PushFrame* After(uint64_t seq) const;
+  PushFrame* After(uint64_t seq);
   // Whether any unapplied frame fulfils `matches`.
   template <typename Fn>
   bool AnyUnapplied(Fn matches) const {

@@ -76,7 +76,7 @@ class Session {
   };
   // One request that may be sent; null: no such part.
   struct Outgoing {
-    const PushFrame* frame = nullptr;
+    PushFrame* frame = nullptr;
     PartitionReadPtr read;
   };
   // A request in flight.

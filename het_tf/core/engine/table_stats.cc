@@ -23,7 +23,9 @@ Json AsJson(const Counters& counters) {
 Json AsJson(const Bound& bound) {
   if (bound == kUnbounded) return nullptr;
   if (bound.every == 0) return bound.most;
-  return {{"most", bound.most}, {"of_age", 1.0 / bound.every}};
+  Json json = {{"most", bound.most}, {"of_age", 1.0 / bound.every}};
+  if (bound.from != 0) json["below_age"] = {{"age", bound.from}, {"most", bound.early}};
+  return json;
 }
 
 Json AsJson(const CacheStats& stats) {

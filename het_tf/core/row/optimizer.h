@@ -20,6 +20,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -65,8 +66,9 @@ class Optimizer {
   virtual bool value_is_derived() const { return false; }
   // Whether a tick depends on the row's age, and so its slots alone do not continue a training.
   virtual bool uses_age() const { return false; }
-  // Whether steps shrink from a row's first ones on: an old row may then be staler (cache/staleness.h).
-  virtual bool steps_shrink() const { return false; }
+  // T, if a row's n-th step is about its first one / sqrt(1 + n / T), as AdaGrad's is with T = 1; infinity:
+  // steps do not shrink. Where they do an old row may be staler (cache/staleness.h).
+  virtual double decay_steps() const { return std::numeric_limits<double>::infinity(); }
   // The first float of an update that is sent: dim if the value is derived, else 0.
   size_t wire_begin() const { return value_is_derived() ? dim_ : 0; }
   size_t wire_floats() const { return row_floats_ - wire_begin(); }

@@ -4,7 +4,6 @@
 #include <new>
 #include <utility>
 
-#include "het_tf/core/store/repeated_keys.h"
 #include "het_tf/core/wire/frame_bytes.h"
 
 namespace het {
@@ -22,6 +21,18 @@ void FindEach(const RowStore& store, const Vector<Key>& keys, Found found) {
     store.FindBatch(keys.data() + begin, hashes, count, rows);
     for (size_t i = 0; i < count; ++i) found(begin + i, rows[i]);
   }
+}
+
+// Whether two ascending lists have a key in common, *key.
+bool AnyCommon(Span<const Key> first, Span<const Key> second, Key* key) {
+  const Key* at = second.begin();
+  for (const Key each : second.empty() ? Span<const Key>() : first) {
+    while (at != second.end() && *at < each) ++at;
+    if (at == second.end()) return false;
+    *key = each;
+    if (*at == each) return true;
+  }
+  return false;
 }
 
 // `part`: the number of the request's part.
@@ -53,8 +64,11 @@ bool CheckTable(const TableRequest& t, const Handling& how, uint64_t part, Shard
     return refuse(of("an update") + " has more than " + std::to_string(Shard::kMaxPushTicks - 1) +
                   " ticks; push more often");
   }
+  const Span<const Key> pushed = t.push_keys;
+  const size_t stay = pushed.size() - t.left;
   Key key = 0;
-  if (AnyRepeated(t.push_keys, {}, &key) || AnyRepeated(t.check_keys, t.fetch_keys, &key)) {
+  if (AnyCommon(pushed.subspan(0, stay), pushed.subspan(stay, t.left), &key) ||
+      AnyCommon(t.check_keys, t.fetch_keys, &key)) {
     return refuse(of(("key " + std::to_string(key)).c_str()) +
                   " comes twice; a part names each key once to push, and once to read");
   }

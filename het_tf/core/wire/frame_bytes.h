@@ -5,12 +5,13 @@
 #include <string>
 
 #include "het_tf/core/base/bytes.h"
+#include "het_tf/core/base/rice.h"
 #include "het_tf/core/base/status.h"
 #include "het_tf/core/row/row_store.h"
 
 namespace het::frame {
 
-constexpr uint8_t kVersion = 4;
+constexpr uint8_t kVersion = 5;
 
 constexpr uint32_t kRequestMagic = 0x51544548;  // "HETQ"
 constexpr uint32_t kReplyMagic = 0x52544548;    // "HETR"
@@ -63,8 +64,11 @@ inline void WriteClocks(Span<const Clock> clocks, Writer* w) {
 
 inline void WriteKeys(Span<const Key> keys, Writer* w) {
   w->Varint(keys.size());
-  w->KeyRun(keys);
+  WriteAscending(keys, w);
 }
+
+// Ticks are mostly 1: as a number to write they change places with 0.
+inline uint64_t SwapOne(uint64_t ticks) { return ticks < 2 ? 1 - ticks : ticks; }
 
 inline void ReadClocks(size_t count, Reader* r, Vector<Clock>* clocks) {
   if (count > r->left()) count = 0;

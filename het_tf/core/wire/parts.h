@@ -19,10 +19,11 @@
 //            then for each part its tables:
 //              u8 flags | [a table that no part has named before:
 //                            u64 table | varint floats an update | varint bound + 1 (0: unbounded)
-//                            varint every | u8 formats | [varint block]]
+//                            varint every [varint early | varint from: with every > 0] | u8 formats | [varint
+//                            block]]
 //              [varint its number, unless it is the next one]
-//              [varint pushes | [with notified_ack: varint left] | keys | ticks | updates] [varint checks |
-//              keys | clocks] [varint fetches | keys] [varint dropped | keys]
+//              [varint pushes | varint left | keys of the others | keys of those that left | ticks | updates]
+//              [varint checks | keys | clocks] [varint fetches | keys] [varint dropped | keys]
 //   reply    u32 magic | u8 version | u32 request_id
 //            then each part:
 //              u8 flags | [delta partition] [delta request_id] [u64 inc] [delta last_seq]
@@ -39,8 +40,9 @@
 // them. An answer has the inc in full unless the request's digest was right, and its last_seq unless that is
 // the newest push that the request names. An answer omits tables without content.
 //
-// Keys are sent as differences, clocks as varints. Encoding fails only for lack of memory; decoding trusts
-// nothing.
+// Keys, and positions, ascend in each list, and travel as gaps; these and ticks are Rice codes (base/rice.h;
+// of ticks 0 and 1 change places), clocks are varints. Encoding fails only for lack of memory; decoding
+// trusts nothing.
 #pragma once
 
 #include <algorithm>
@@ -84,7 +86,7 @@ class RequestParts {
   };
   const Head& head(size_t part) const { return part == 0 ? first_ : others_[part - 1]; }
   Head ReadPartHead(const Head& before);
-  Status ReadTable(TableRequest* t, uint8_t flags, bool says_left);
+  Status ReadTable(TableRequest* t, uint8_t flags);
 
   Reader reader_{{}};
   Request common_;  // fields shared by all parts

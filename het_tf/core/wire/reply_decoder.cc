@@ -85,9 +85,8 @@ Status ReplyParts::ReadTable(TableReply* t, FrameStatus status, uint8_t flags, s
   const bool epoch = status == FrameStatus::kEpoch;
   if (epoch && has(reply::kEpoch)) t->epoch = r.Fixed<uint64_t>();
   if (has(reply::kRefreshed)) {
-    const size_t refreshed = r.Count();
-    t->refreshed.reserve(refreshed);
-    for (size_t i = 0; i < refreshed && r.ok(); ++i) t->refreshed.push_back(Narrow(r.Varint(), &ok));
+    const uint64_t refreshed = r.Varint();
+    ReadAscending(refreshed, &r, &t->refreshed);
     ReadClocks(refreshed, &r, &t->refreshed_clocks);
     if (t->refreshed_clocks.size() != refreshed) return Broken("clocks");
   }
@@ -97,9 +96,7 @@ Status ReplyParts::ReadTable(TableReply* t, FrameStatus status, uint8_t flags, s
     if (t->fetched_clocks.size() != fetched) return Broken("clocks");
   }
   if (has(reply::kNotifiedKeys)) {
-    const size_t count = r.Count();
-    r.KeyRun(count, &t->notified_keys);
-    if (t->notified_keys.size() != count) return Broken("keys");
+    ReadAscending(r.Varint(), &r, &t->notified_keys);
   }
   if (!r.ok() || !ok) return Broken("clocks");
   const size_t rows = t->KnownRows();

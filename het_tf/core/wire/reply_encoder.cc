@@ -119,7 +119,7 @@ void ReplyWriter::AddTable(const TableReply& t, FrameStatus status, bool more, W
   if (epoch) w->Fixed(t.epoch);
   if (!t.refreshed.empty()) {
     w->Varint(t.refreshed.size());
-    for (uint32_t position : t.refreshed) w->Varint(position);
+    WriteAscending(t.refreshed, w);
     WriteClocks(t.refreshed_clocks, w);
   }
   if (!t.fetched_clocks.empty()) {

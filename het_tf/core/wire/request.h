@@ -1,7 +1,8 @@
 // A client's requests: one Request for each partition, encoded into one frame for all that share a server.
 //
 // For every table a request has up to three things: *push* (updates), *check* (is my copy still
-// within the bound?) and *fetch* (give me the row). docs/protocol.md gives the rules, parts.h the bytes.
+// within the bound?) and *fetch* (give me the row). Keys ascend in each list, and a push has two: of rows
+// that the client keeps, and of those that have left it. docs/protocol.md gives the rules, parts.h the bytes.
 #pragma once
 
 #include <algorithm>
@@ -46,8 +47,8 @@ struct TableRequestOf : RequestTable {
   List<float> push_updates;  // push_keys.size() * update_floats
   // The same as they travel, for Encode, which then ignores `push_updates`. From Decode: bytes of the frame.
   Span<const uint8_t> packed_updates;
-  // Number of pushes at the end whose rows the client has evicted: the partition ends their subscriptions, as
-  // of Request::notified_ack.
+  // Number of pushes at the end whose rows the client has evicted: with Request::notified_ack the partition
+  // ends their subscriptions, as of then.
   uint32_t left = 0;
   // check
   List<Key> check_keys;

@@ -88,7 +88,7 @@ Status RequestParts::Next(Request* q) {
   for (bool more = (head.flags & request::kTables) != 0; more;) {
     const uint8_t flags = reader_.Fixed<uint8_t>();
     if (!reader_.ok()) return Broken("its tables are truncated");
-    HET_RETURN_IF_ERROR(ReadTable(NextTable(&q->tables, &tables), flags, acknowledges));
+    HET_RETURN_IF_ERROR(ReadTable(NextTable(&q->tables, &tables), flags));
     more = (flags & kMore) != 0;
   }
   q->tables.resize(tables);
@@ -104,6 +104,8 @@ bool frame::ReadHead(Reader* r, RequestTable* head) {
   if (most > static_cast<uint64_t>(kUnbounded)) ok = false;
   head->bound.most = most == 0 ? kUnbounded : static_cast<int64_t>(most - 1);
   head->bound.every = Narrow(r->Varint(), &ok);
+  head->bound.early = head->bound.every == 0 ? 0 : Narrow(r->Varint(), &ok);
+  head->bound.from = head->bound.every == 0 ? 0 : Narrow(r->Varint(), &ok);
   const uint8_t formats = r->Fixed<uint8_t>();
   head->push_format = static_cast<RowFormat>(formats & 15);
   head->row_format = static_cast<RowFormat>(formats >> 4);
@@ -111,7 +113,7 @@ bool frame::ReadHead(Reader* r, RequestTable* head) {
   return r->ok() && ok && IsRowFormat(formats & 15) && IsRowFormat(formats >> 4);
 }
 
-Status RequestParts::ReadTable(TableRequest* t, uint8_t flags, bool says_left) {
+Status RequestParts::ReadTable(TableRequest* t, uint8_t flags) {
   Reader& r = reader_;
   const auto has = [flags](uint8_t flag) { return (flags & flag) != 0; };
   bool ok = true;
@@ -119,14 +121,17 @@ Status RequestParts::ReadTable(TableRequest* t, uint8_t flags, bool says_left) {
   t->subscribe = has(request::kSubscribe);
   t->left = 0;
   if (has(request::kPush)) {
-    const size_t pushes = r.Count();
-    if (says_left) t->left = Narrow(r.Varint(), &ok);
+    const uint64_t pushes = r.Varint();
+    t->left = Narrow(r.Varint(), &ok);
     if (t->left > pushes) return Broken("a push");
-    r.KeyRun(pushes, &t->push_keys);
+    ReadAscending(pushes - t->left, &r, &t->push_keys);
+    ReadAscending(t->left, &r, &t->push_keys);
+    if (!r.ok()) return Broken("a push");
     t->push_ticks.resize(t->push_keys.size());
-    Reader ticks = r;  // in registers
-    for (uint32_t& each : t->push_ticks) each = Narrow(ticks.Varint(), &ok);
-    r = ticks;
+    ReadNumbers(t->push_keys.size(), &r, [&](size_t i, uint64_t ticks) {
+      t->push_ticks[i] = Narrow(SwapOne(ticks), &ok);
+      return ok;
+    });
     const uint8_t* const rows = r.Raw(0);
     if (!r.ok() || !ok || pushes == 0 ||
         !UnpackRows(t->push_format, t->block, t->update_floats, pushes, &r, &t->push_updates)) {
@@ -135,13 +140,13 @@ Status RequestParts::ReadTable(TableRequest* t, uint8_t flags, bool says_left) {
     t->packed_updates = {rows, static_cast<size_t>(r.Raw(0) - rows)};
   }
   if (has(request::kCheck)) {
-    const size_t checks = r.Count();
-    r.KeyRun(checks, &t->check_keys);
+    const uint64_t checks = r.Varint();
+    ReadAscending(checks, &r, &t->check_keys);
     ReadClocks(checks, &r, &t->check_clocks);
     if (!r.ok() || t->check_clocks.size() != checks) return Broken("its checks");
   }
-  if (has(request::kFetch)) r.KeyRun(r.Count(), &t->fetch_keys);
-  if (has(request::kDropped)) r.KeyRun(r.Count(), &t->dropped);
+  if (has(request::kFetch)) ReadAscending(r.Varint(), &r, &t->fetch_keys);
+  if (has(request::kDropped)) ReadAscending(r.Varint(), &r, &t->dropped);
   return r.ok() ? Status() : Broken("its fetches");
 }
 

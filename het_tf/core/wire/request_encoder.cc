@@ -80,7 +80,7 @@ class RequestWriter {
       heads_.StartPart();
       const size_t last = LastTable(q);
       for (size_t i = 0; i < last; ++i) {
-        if (Takes(q.tables[i])) Table(q.tables[i], NotifiedAck(q) != 0, /*more=*/i + 1 < last);
+        if (Takes(q.tables[i])) Table(q.tables[i], /*more=*/i + 1 < last);
       }
     }
   }
@@ -127,7 +127,7 @@ class RequestWriter {
     w_.Fixed(digest.value(q.request_id));
   }
 
-  void Table(const TableOf& t, bool says_left, bool more) {
+  void Table(const TableOf& t, bool more) {
     const size_t begin = out_->size();
     RequestTable head = t;
     if (push_only_) head.bound = Bound();
@@ -144,10 +144,13 @@ class RequestWriter {
     heads_.Write(flags, head, &w_);
     size_t rows = 0;
     if ((flags & request::kPush) != 0) {
+      const size_t stay = t.push_keys.size() - t.left;
       w_.Varint(t.push_keys.size());
-      if (says_left) w_.Varint(t.left);
-      w_.KeyRun(t.push_keys);
-      for (uint32_t ticks : t.push_ticks) w_.Varint(ticks);
+      w_.Varint(t.left);
+      WriteAscending(Span<const Key>(t.push_keys.data(), stay), &w_);
+      WriteAscending(Span<const Key>(t.push_keys.data() + stay, t.left), &w_);
+      WriteNumbers(
+          t.push_keys.size(), [&t](size_t i) { return SwapOne(t.push_ticks[i]); }, &w_);
       rows = out_->size();
       w_.Raw(t.packed_updates.data(), t.packed_updates.size());
       const float* update = t.push_updates.data();
@@ -193,6 +196,8 @@ void frame::WriteHead(const RequestTable& head, Writer* w) {
   w->Varint(head.update_floats);
   w->Varint(head.bound.most == kUnbounded ? 0 : static_cast<uint64_t>(head.bound.most) + 1);
   w->Varint(head.bound.every);
+  if (head.bound.every != 0) w->Varint(head.bound.early);
+  if (head.bound.every != 0) w->Varint(head.bound.from);
   const auto formats = static_cast<uint8_t>(static_cast<uint8_t>(head.push_format) |
                                             static_cast<uint8_t>(head.row_format) << 4);
   w->Fixed(formats);

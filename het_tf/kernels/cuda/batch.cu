@@ -32,6 +32,8 @@ UseView MakeUse(const HetDevUse& use, uint32_t number) {
   view.pinned_from = use.pinned_from;
   view.push_bound = use.push_bound;
   view.push_every = use.push_every;
+  view.push_early = use.push_early;
+  view.push_from = use.push_from;
   view.stamp = static_cast<uint32_t>(use.stamp);
   view.learning_rate = use.learning_rate;
   view.check = use.check;

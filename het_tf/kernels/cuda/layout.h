@@ -153,6 +153,8 @@ struct UseView {
   uint64_t pinned_from;
   int64_t push_bound;
   uint32_t push_every;
+  uint32_t push_early;
+  uint32_t push_from;
   uint32_t stamp;
   float learning_rate;
   int check;

@@ -58,8 +58,11 @@ HET_DEV RowOfSegment RowOfEntry(const Segments& s, const Batch& batch, uint64_t 
 // The bound of core/wire/bound.h.
 HET_DEV int64_t PushBound(const UseView& use, int64_t clock) {
   if (use.push_every == 0) return use.push_bound;
-  const int64_t of_age = AgeOf(clock) / use.push_every;
-  return of_age < use.push_bound ? of_age : use.push_bound;
+  const int64_t age = AgeOf(clock);
+  const bool early = age < use.push_from && use.push_early < use.push_bound;
+  const int64_t most = early ? use.push_early : use.push_bound;
+  const int64_t of_age = age / use.push_every;
+  return of_age < most ? of_age : most;
 }
 
 // Whether one more tick makes the update due.

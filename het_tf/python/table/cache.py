@@ -60,9 +60,10 @@ class Cache:
         unsent update takes as much again as its row. On a GPU each table has a fixed, equal share.
       staleness: The most updates that a copy of a row may miss, HET's `s`, 0 to 2**62; default 30. Below that
         the bound follows the row's age, its number of updates: a read may miss one update for each
-        10 of them, so young rows are read fresh. With tables' default optimizer, SGD, Adam and RMSprop it
-        may miss at most 3, and no update is held back; with AdaGrad (`decay_steps` up to 10) and FTRL the
-        workers together hold back about as many as a read may miss (docs/concepts.md). 0: every read is
+        10 of them, so young rows are read fresh. With AdaGrad (`decay_steps=1`) and FTRL the workers
+        together hold back about as many as a read may miss. With SGD, Adam and RMSprop a read may miss at
+        most 3, and no update is held back; with tables' default optimizer that holds until a row's steps
+        are small, for reads up to an age of 480, for updates up to 960 (docs/concepts.md). 0: every read is
         checked and every update is applied at once, so N workers equal one process.
         "synchronous": 0, with rows rounded on the wire (`wire`):
         about a quarter of the bytes. math.inf: unbounded.
@@ -77,7 +78,7 @@ class Cache:
         the memory of TensorFlow's first GPU; "auto", the GPU if possible, else a log line and the CPU
         (docs/gpu.md).
       wire: Format of rows and updates between cache and store: "float32"; "float16", half the bytes;
-        "int8", about a quarter; "int4", int8 for rows and about an eighth for updates. The rounding error
+        "int8", about a quarter; "int4", int8 for rows and an eighth or less for updates. The rounding error
         of an update is sent with the row's next one; tables and caches always hold float32
         (docs/concepts.md). Default: int4 if the table is at a parameter server and cached rows may be
         stale, or staleness is "synchronous"; float32 at staleness 0, without a cache (rows=0), in this

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <utility>
 
 #include "het_tf/core/cache/cache_config.h"
@@ -85,6 +86,11 @@ TEST(Bound, FollowsTheAgeUpToItsMost) {
        {std::pair<Clock, int64_t>{0, 0}, {19, 0}, {20, 1}, {599, 29}, {600, 30}, {9999, 30}}) {
     EXPECT_EQ(bound.Of(clock), most) << clock;
   }
+  const Bound later(30, 10, 3, 200);
+  for (const auto& [clock, most] :
+       {std::pair<Clock, int64_t>{9, 0}, {10, 1}, {30, 3}, {199, 3}, {200, 20}, {300, 30}, {9999, 30}}) {
+    EXPECT_EQ(later.Of(clock), most) << clock;
+  }
   EXPECT_EQ(Bound(7).Of(0), 7);
   EXPECT_EQ(Bound(7, 1).Of(INT64_MIN), 0) << "any bytes may be a clock";
 }
@@ -95,35 +101,47 @@ TEST(Bound, ARowIsYoungWhenItIsBornAgain) {
   EXPECT_EQ(Bound(30, 20).Of(7 * kBirthGap + 40), 2);
 }
 
+constexpr double kAdagrad = 1;  // StalenessBounds::Of's decay_steps
+constexpr double kAdam = std::numeric_limits<double>::infinity();
+
 TEST(StalenessBounds, FallWithTheNumberOfWorkers) {
-  const StalenessBounds two = StalenessBounds::Of(true, 30, 2);
+  const StalenessBounds two = StalenessBounds::Of(kAdagrad, 30, 2);
   EXPECT_EQ(two.pull, Bound(30, 10));
   EXPECT_EQ(two.push, Bound(38, 8));
-  const StalenessBounds eight = StalenessBounds::Of(true, 30, 8);
+  const StalenessBounds eight = StalenessBounds::Of(kAdagrad, 30, 8);
   EXPECT_EQ(eight.pull, Bound(30, 10));
   EXPECT_EQ(eight.push, Bound(5, 54));
-  EXPECT_EQ(StalenessBounds::Of(true, 30, 32).push.most, 1);
-  EXPECT_EQ(StalenessBounds::Of(true, 30, 1000).push.most, 0);
+  EXPECT_EQ(StalenessBounds::Of(kAdagrad, 30, 32).push.most, 1);
+  EXPECT_EQ(StalenessBounds::Of(kAdagrad, 30, 1000).push.most, 0);
 }
 
-TEST(StalenessBounds, OfOtherOptimizersNothingIsHeldBack) {
-  const StalenessBounds bounds = StalenessBounds::Of(false, 30, 8);
-  EXPECT_EQ(bounds.pull, Bound(3, 10));
-  EXPECT_FALSE((SyncPolicy{bounds.pull, bounds.push}).PushNow(0, kBirthGap - 1));
-  EXPECT_TRUE((SyncPolicy{bounds.pull, bounds.push}).PushNow(1, kBirthGap - 1));
-  EXPECT_EQ(StalenessBounds::Of(false, 2, 8).pull, Bound(2, 10));
+// Would find a row that is stale while its steps are still large.
+TEST(StalenessBounds, BeginLaterWhereStepsShrinkLater) {
+  const StalenessBounds bounds = StalenessBounds::Of(20, 30, 8);
+  EXPECT_EQ(bounds.pull, Bound(30, 10, 3, 480));
+  EXPECT_EQ(bounds.push, Bound(5, 54, 0, 960));
+}
+
+TEST(StalenessBounds, OfStepsThatStayNothingIsHeldBack) {
+  const StalenessBounds bounds = StalenessBounds::Of(kAdam, 30, 8);
+  for (const Clock clock : {Clock{10}, Clock{100}, kBirthGap - 1}) {
+    EXPECT_EQ(bounds.pull.Of(clock), std::min<Clock>(3, clock / 10));
+    EXPECT_FALSE((SyncPolicy{bounds.pull, bounds.push}).PushNow(0, clock));
+    EXPECT_TRUE((SyncPolicy{bounds.pull, bounds.push}).PushNow(1, clock));
+  }
+  EXPECT_EQ(StalenessBounds::Of(kAdam, 2, 8).pull.Of(100), 2);
 }
 
 // One worker misses nothing; would find one that pushes for others that there are not.
 TEST(StalenessBounds, OfOneWorkerAreThoseOfHet) {
-  EXPECT_EQ(StalenessBounds::Of(true, 30, 1).pull, Bound(30));
-  EXPECT_EQ(StalenessBounds::Of(false, 30, 1).push, Bound(30));
+  EXPECT_EQ(StalenessBounds::Of(kAdagrad, 30, 1).pull, Bound(30));
+  EXPECT_EQ(StalenessBounds::Of(kAdam, 30, 1).push, Bound(30));
 }
 
 TEST(StalenessBounds, ZeroIsExactAndUnboundedIsNotChecked) {
   for (int64_t s : {int64_t{0}, kUnbounded}) {
-    EXPECT_EQ(StalenessBounds::Of(true, s, 8).pull, Bound(s));
-    EXPECT_EQ(StalenessBounds::Of(false, s, 8).push, Bound(s));
+    EXPECT_EQ(StalenessBounds::Of(kAdagrad, s, 8).pull, Bound(s));
+    EXPECT_EQ(StalenessBounds::Of(kAdam, s, 8).push, Bound(s));
   }
 }
 

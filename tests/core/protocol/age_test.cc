@@ -75,7 +75,7 @@ TEST_F(Age, AStepSendsRowsThatAreNearlyDueInItsFrame) {
   net().Sleep(0.9 * kAge);
   Sent(0);
   Train(0, {2});
-  EXPECT_THAT(Pushed(), ElementsAre(ElementsAre(2, 1)));
+  EXPECT_THAT(Pushed(), ElementsAre(ElementsAre(1, 2)));
   EXPECT_EQ(Counter(&Counters::bound_push), 1u);
   EXPECT_EQ(Counter(&Counters::age_push), 1u);
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include "het_tf/core/wire/parts.h"
@@ -19,7 +20,9 @@ constexpr int64_t kSpecial[] = {
 int64_t Any(Random* r) { return r->Chance(0.5) ? kSpecial[r->Below(11)] : static_cast<int64_t>(r->Next()); }
 
 void AnyKeys(Random* r, Vector<Key>* keys) {
-  for (uint64_t n = r->Chance(0.5) ? 0 : r->Below(9); n > 0; --n) keys->push_back(Any(r));
+  std::set<Key> some;
+  for (uint64_t n = r->Chance(0.5) ? 0 : r->Below(9); n > 0; --n) some.insert(Any(r));
+  keys->insert(keys->end(), some.begin(), some.end());
 }
 
 uint64_t Near(Random* r, uint64_t number) {
@@ -54,7 +57,9 @@ Request RandomRequest(Random* r, const Request& before) {
     const bool plain = t.push_format == RowFormat::kFloat32 && t.row_format == RowFormat::kFloat32;
     t.block = plain ? 0 : 1 + static_cast<uint32_t>(r->Below(3));
     AnyKeys(r, &t.push_keys);
-    if (q.notified_ack != 0) t.left = static_cast<uint32_t>(r->Below(t.push_keys.size() + 1));
+    t.left = static_cast<uint32_t>(t.push_keys.size());
+    AnyKeys(r, &t.push_keys);
+    t.left = static_cast<uint32_t>(t.push_keys.size()) - t.left;
     for (size_t i = 0; i < t.push_keys.size(); ++i) {
       t.push_ticks.push_back(r->Chance(0.5) ? UINT32_MAX : static_cast<uint32_t>(r->Below(200)));
       for (uint32_t k = 0; k < t.update_floats; ++k) t.push_updates.push_back(static_cast<float>(r->Unit()));
@@ -65,6 +70,8 @@ Request RandomRequest(Random* r, const Request& before) {
       testing::RoundRow({t.push_format}, t.block, t.update_floats, update, update);
     t.bound = r->Chance(0.3) ? kUnbounded : r->Chance(0.5) ? 7 : static_cast<int64_t>(r->Next() >> 2);
     if (r->Chance(0.5)) t.bound.every = r->Chance(0.5) ? 20 : static_cast<uint32_t>(r->Next());
+    if (t.bound.every != 0 && r->Chance(0.5))
+      t.bound.early = 3, t.bound.from = static_cast<uint32_t>(r->Next());
     AnyKeys(r, &t.check_keys);
     for (size_t i = 0; i < t.check_keys.size(); ++i) t.check_clocks.push_back(Any(r));
     AnyKeys(r, &t.fetch_keys);
@@ -198,7 +205,6 @@ TEST(RequestFrame, ThePushPartAlone) {
       TableRequest& of = push.tables.back();
       of.check_keys.clear(), of.check_clocks.clear(), of.fetch_keys.clear(), of.dropped.clear();
       of.subscribe = false;
-      of.left = 0;
       of.bound = Bound();
     }
     push.after_seq = q.seq;
@@ -235,7 +241,8 @@ Reply RandomReply(Random* r, const Reply& before) {
       return c;
     };
     for (uint64_t n = r->Below(9); n > 0; --n) {
-      t.refreshed.push_back(static_cast<uint32_t>(r->Next()));
+      const uint32_t last = t.refreshed.empty() ? 0 : t.refreshed.back();
+      t.refreshed.push_back(last + 1 + static_cast<uint32_t>(r->Below(r->Chance(0.9) ? 9 : UINT32_MAX / 16)));
       t.refreshed_clocks.push_back(clock());
     }
     for (uint64_t n = r->Below(9); n > 0; --n) t.fetched_clocks.push_back(clock());

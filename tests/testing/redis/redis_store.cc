@@ -1,5 +1,6 @@
 #include "tests/testing/redis/redis_store.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <unordered_set>
@@ -102,6 +103,8 @@ Request RedisStore::NewRequest(uint64_t seq, size_t pushes, size_t reads) {
       t.check_clocks.push_back(static_cast<Clock>(random_.Below(5)));
       t.fetch_keys.push_back(NewKey(&read));
     }
+    for (Vector<Key>* keys : {&t.push_keys, &t.check_keys, &t.fetch_keys})
+      std::sort(keys->begin(), keys->end());
   }
   return q;
 }

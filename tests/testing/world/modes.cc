@@ -28,7 +28,8 @@ void SetDefault(uint64_t seed, WorldConfig* c) {
   c->cache.checks = standard.checks;
   c->cache.wire = RowFormat::kInt4;
   const int64_t staleness = c->workers == 1 ? kMostUnsentInt4 : CacheConfig::kStaleness;
-  const StalenessBounds bounds = StalenessBounds::Of(Lot(seed, "shrink").Chance(0.5), staleness, c->workers);
+  const StalenessBounds bounds =
+      StalenessBounds::Of(Pick<double>(seed, "decay", {1, 2, 1e9}), staleness, c->workers);
   c->cache.pull_bound = bounds.pull;
   c->cache.push_bound = bounds.push;
 }
@@ -38,10 +39,12 @@ void SetBounds(uint64_t seed, WorldConfig* c) {
   const std::vector<int64_t> pushes =
       int4 ? std::vector<int64_t>{0, 1, 4, kMostUnsentInt4} : std::vector<int64_t>{0, 1, 4, 10, kUnbounded};
   if (Lot(seed, "bounds").Chance(0.3)) {
-    c->cache.pull_bound =
-        Bound(Pick<int64_t>(seed, "pull", {1, 3, 12}), Pick<uint32_t>(seed, "pull of age", {1, 2, 5}));
+    const auto early = Pick<uint32_t>(seed, "early", {0, 1, 2});
+    const auto from = Pick<uint32_t>(seed, "from", {0, 6, 25});
+    c->cache.pull_bound = Bound(Pick<int64_t>(seed, "pull", {1, 3, 12}),
+                                Pick<uint32_t>(seed, "pull of age", {1, 2, 5}), early, from);
     c->cache.push_bound = Bound(Pick<int64_t>(seed, "push", {0, 1, 4, int4 ? kMostUnsentInt4 : 10}),
-                                Pick<uint32_t>(seed, "push of age", {1, 3, 8}));
+                                Pick<uint32_t>(seed, "push of age", {1, 3, 8}), early, from);
     return;
   }
   const auto pull = Pick<int64_t>(seed, "pull", {0, 1, 4, 10, kUnbounded});

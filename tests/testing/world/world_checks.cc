@@ -342,11 +342,17 @@ void World::CheckLockStep(size_t w, TestStep* step, bool exact) {
 
 void World::CheckWrite(size_t w, TestStep* step, const std::map<TableKey, Clock>& before) {
   if (config_.cache.push_bound == kUnbounded) return;
+  std::vector<uint64_t> applied;
+  for (uint32_t p = 0; p < config_.partitions; ++p) applied.push_back(client(w).session(p).log().applied());
   for (auto& [where, p] : step->parts()) {
     for (size_t u = 0; u < p.keys.size(); ++u) {
       if (!p.touched[u]) continue;
       const TableKey key = {p.table, p.keys[u]};
       const uint64_t unapplied = UnappliedTicks(w, key);
+      // A look at a device sends what the step has left, and may learn that the store has lost pushes: the next
+      // step waits for them.
+      const uint32_t of = Layout(service_.id(0)).OfKey(p.table, p.keys[u]);
+      if (client(w).session(of).log().applied() < applied[of]) continue;
       // The base may have fallen meanwhile, with the store's clock; or the row was fetched for this write and
       // has left: then its base was the store's.
       const Clock left = WorkerClock(w, key) == 0 ? ServerClock(key) + static_cast<Clock>(unapplied) : 0;

@@ -5,7 +5,8 @@ namespace het::testing {
 std::string WorldConfig::ToString() const {
   auto bound = [](const Bound& b) {
     if (b == kUnbounded) return std::string("unbounded");
-    return std::to_string(b.most) + (b.every == 0 ? "" : " by age / " + std::to_string(b.every));
+    return std::to_string(b.most) + (b.every == 0 ? "" : " by age / " + std::to_string(b.every)) +
+           (b.from == 0 ? "" : ", " + std::to_string(b.early) + " below " + std::to_string(b.from));
   };
   return "seed " + std::to_string(seed) + ", workers " + std::to_string(workers) +
          (devices > 0 ? " (" + std::to_string(devices) + " on devices)" : "") + ", partitions " +

@@ -17,7 +17,7 @@ class Adagrad final : public Optimizer {
         shrink_(decay_steps) {}
 
   bool uses_age() const override { return shrink_.uses_age(); }
-  bool steps_shrink() const override { return shrink_.soon(); }
+  double decay_steps() const override { return shrink_.decay_steps(); }
 
   void Apply(float lr, const float* g, float age, float* row, float* update) const override {
     TickRow(formulas::Adagrad{lr / std::sqrt(shrink_.Of(age)), epsilon_}, dim(), g, row, update);

@@ -25,7 +25,7 @@ class Ftrl final : public Optimizer {
 
   bool value_is_derived() const override { return true; }
 
-  bool steps_shrink() const override { return true; }
+  double decay_steps() const override { return 1; }
 
   void Apply(float lr, const float* g, float /*age*/, float* row, float* update) const override {
     if (lr == 0.0f) return;

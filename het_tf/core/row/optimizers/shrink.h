@@ -23,12 +23,9 @@ class Shrink {
 
   float Of(float n) const { return formulas::Shrink(inverse_, n); }
   bool uses_age() const { return inverse_ != 1.0f; }
-  // Whether steps shrink from a row's first ones on, as AdaGrad's do.
-  bool soon() const { return inverse_ >= 1 / kLatest; }
+  double decay_steps() const { return 1 / double{inverse_}; }
 
  private:
-  static constexpr float kLatest = 10;
-
   float inverse_;
 };
 

@@ -59,7 +59,7 @@
 #include <stdint.h>
 
 #define HET_DEV_EXPORT __attribute__((visibility("default")))
-#define HET_DEV_ABI_VERSION 6
+#define HET_DEV_ABI_VERSION 7
 
 #ifdef __cplusplus
 extern "C" {
@@ -175,7 +175,10 @@ typedef struct { /* a table in this call */
   uint64_t pinned_from; /* rows with this stamp or a later one are not evicted */
   int64_t push_bound;   /* INT64_MAX: unbounded */
   uint32_t push_every;  /* 0: push_bound holds for all rows; else a row's bound is its age / push_every, at
-                           most push_bound; its age is (base + ticks) modulo 2^20 */
+                           most push_bound, and below an age of push_from at most push_early; its age is
+                           (base + ticks) modulo 2^20 */
+  uint32_t push_early;
+  uint32_t push_from;
   float learning_rate;
   /* Of a lookup: trusted[p] != 0: the subscriptions at partition p of the store hold (host memory, an element
    * for each partition). null: none do. */

@@ -216,6 +216,8 @@ Status DeviceTables::Apply(const BatchCall& call, const ApplyArgs& args, std::ve
     use.learning_rate = args.learning_rates[t];
     use.push_bound = unsent.most;
     use.push_every = unsent.every;
+    use.push_early = unsent.early;
+    use.push_from = unsent.from;
   }
   if (call.memory.on_device) {
     for (size_t f = 0; f < batch.features.size(); ++f) batch.features[f].gradients = args.gradients[f];

@@ -187,6 +187,9 @@ Status RedisStore::ForPieces(const TableSchema& schema, Span<const Key> keys, si
   std::vector<std::vector<size_t>> positions(layout.partitions());
   for (size_t i = 0; i < keys.size(); ++i) positions[layout.OfKey(keys[i])].push_back(i);
   for (uint32_t p = 0; p < positions.size(); ++p) {
+    // Keys ascend in a frame.
+    std::stable_sort(positions[p].begin(), positions[p].end(),
+                     [&](size_t a, size_t b) { return keys[a] < keys[b]; });
     for (size_t begin = 0; begin < positions[p].size(); begin += most) {
       const size_t count = std::min(most, positions[p].size() - begin);
       const Span<const size_t> of(positions[p].data() + begin, count);
