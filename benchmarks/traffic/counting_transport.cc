@@ -169,10 +169,7 @@ size_t CountingTransport::CountPush(const TableRequest& t) {
   if (n == 0) return 0;
   const Span<const Key> keys = t.push_keys;
   const size_t names = KeyBytes(keys.subspan(0, n - t.left)) + KeyBytes(keys.subspan(n - t.left, t.left)) +
-                       BytesOf([&](Writer* w) {
-                         WriteNumbers(
-                             n, [&](size_t i) { return frame::SwapOne(t.push_ticks[i]); }, w);
-                       });
+                       BytesOf([&](Writer* w) { frame::WriteTicks(t.push_ticks, w); });
   size_t sections = names;
   Reader updates(t.packed_updates);
   Vector<float> update(t.update_floats);

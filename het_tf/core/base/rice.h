@@ -16,33 +16,44 @@
 
 namespace het {
 
-// Writes number(i) of each i below n; their sum must be below 2^64.
+// Writes number(i) of each i below n, whose sum is `sum`.
 template <typename Number>
-void WriteNumbers(size_t n, Number number, Writer* w) {
-  uint64_t sum = 0;
-  for (size_t i = 0; i < n; ++i) sum += number(i);
+void WriteNumbers(size_t n, uint64_t sum, Number number, Writer* w) {
   const uint64_t mean = n == 0 ? 0 : sum / n;
   const unsigned k = mean == 0 ? 0 : 63 - static_cast<unsigned>(__builtin_clzll(mean));
-  const size_t most = 1 + (n * (k + 3) + 7) / 8;  // all quotients together are below 2 n
+  const size_t most = 9 + n * (k + 3) / 8;  // all quotients together are below 2 n
   uint8_t* out = w->Append(most);
   const uint8_t* const end = out + most;
   *out++ = static_cast<uint8_t>(k);
+  if (sum == 0) {
+    std::memset(out, 0, (n + 7) / 8);
+    return w->TakeBack(most - 1 - (n + 7) / 8);
+  }
   uint64_t bits = 0;
-  unsigned filled = 0;
-  const auto put = [&](uint64_t more, unsigned count) {  // at most 56
+  unsigned filled = 0;                                   // below 32
+  const auto put = [&](uint64_t more, unsigned count) {  // at most 32
     bits |= more << filled;
-    for (filled += count; filled >= 8; filled -= 8, bits >>= 8) *out++ = static_cast<uint8_t>(bits);
+    filled += count;
+    if (filled < 32) return;
+    std::memcpy(out, &bits, 4);
+    out += 4;
+    bits >>= 32;
+    filled -= 32;
   };
   for (size_t i = 0; i < n; ++i) {
     const uint64_t v = number(i);
     uint64_t ones = v >> k;
-    for (; ones > 32; ones -= 32) put(0xffffffff, 32);
+    const uint64_t rest = v & ((uint64_t{1} << k) - 1);
+    if (ones + 1 + k <= 32) {
+      put(((uint64_t{1} << ones) - 1) | rest << (ones + 1), static_cast<unsigned>(ones) + 1 + k);
+      continue;
+    }
+    for (; ones > 31; ones -= 31) put(0x7fffffff, 31);
     put((uint64_t{1} << ones) - 1, static_cast<unsigned>(ones) + 1);
-    const unsigned low = k < 32 ? k : 32;
-    put(v & ((uint64_t{1} << low) - 1), low);
-    if (k > 32) put((v & ((uint64_t{1} << k) - 1)) >> 32, k - 32);
+    put(rest & 0xffffffff, k < 32 ? k : 32);
+    if (k > 32) put(rest >> 32, k - 32);
   }
-  if (filled > 0) *out++ = static_cast<uint8_t>(bits);
+  for (; filled > 0; filled -= filled < 8 ? filled : 8, bits >>= 8) *out++ = static_cast<uint8_t>(bits);
   w->TakeBack(static_cast<size_t>(end - out));
 }
 
@@ -114,7 +125,9 @@ void WriteAscending(const Keys& keys, Writer* w) {
   const auto gap = [&](size_t i) {
     return static_cast<uint64_t>(keys[i + 1]) - static_cast<uint64_t>(keys[i]) - 1;
   };
-  if (keys.size() > 1) WriteNumbers(keys.size() - 1, gap, w);
+  const size_t gaps = keys.size() - 1;
+  const uint64_t span = static_cast<uint64_t>(keys[gaps]) - static_cast<uint64_t>(keys[0]);
+  if (gaps > 0) WriteNumbers(gaps, span - gaps, gap, w);
 }
 
 // Appends n keys. Takes memory in proportion to the bytes that are left.

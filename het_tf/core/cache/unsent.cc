@@ -29,20 +29,19 @@ void Unsent::PrefetchTick(uint32_t line) {
   }
 }
 
-const float* Unsent::Pack(Key key, uint32_t ticks, const float* wire, const How& how, PackedUpdates* to) {
+const float* Unsent::Pack(Key key, uint32_t ticks, const float* wire, Clock age, PackedUpdates* to) {
   const size_t dim = schema_->dim();
   const size_t floats = schema_->optimizer().wire_floats();
   const float* sent = wire;
   Writer rows(&to->rows);
-  const auto begin = static_cast<uint32_t>(to->rows.size());
   if (to->format == RowFormat::kFloat32) {
     rows.Raw(wire, floats * sizeof(float));
   } else {
     // Slots are what follows the value, where there is one. The rounding of the last push of a row depends on
     // the client, the table, the row and the lookup, each mixed before the next enters. Otherwise the errors
     // of several rows, tables or workers are equal, and add up.
-    Rounding rounding{to->format, dim - schema_->optimizer().wire_begin(), 0, how.age >= kCoarseAge};
-    if (how.last)
+    Rounding rounding{to->format, dim - schema_->optimizer().wire_begin(), 0, age >= kCoarseAge};
+    if (age == kLeaves)
       rounding = {to->format, SIZE_MAX, Mix64(HashKey(key, rounding_) ^ cache_.numbers->newest()) | 1};
     packed_.clear();
     Writer packed(&packed_);
@@ -52,10 +51,10 @@ const float* Unsent::Pack(Key key, uint32_t ticks, const float* wire, const How&
     UnpackRow(to->format, dim, floats, &reader, packed_as_.data());
     sent = packed_as_.data();
     rows.Raw(packed_.data(), packed_.size());
+    to->begins.push_back(static_cast<uint32_t>(to->rows.size() - packed_.size()));
   }
   to->keys.push_back(key);
   to->ticks.push_back(ticks);
-  to->begins.push_back(begin);
   return sent;
 }
 
@@ -70,8 +69,8 @@ void Unsent::TakeUpdate(uint32_t line, PackedUpdates* to) {
   LineState& state = cache_.lines->state(line);
   const Optimizer& optimizer = schema_->optimizer();
   float* const rest = updates_.data(state.update) + optimizer.wire_begin();
-  const float* const sent = Pack(cache_.lines->meta(line).key, state.pending, rest,
-                                 {AgeOf(cache_.lines->clock(line)), state.transient}, to);
+  const Clock age = state.transient ? kLeaves : AgeOf(cache_.lines->clock(line));
+  const float* const sent = Pack(cache_.lines->meta(line).key, state.pending, rest, age, to);
   cache_.lines->base(line) += std::exchange(state.pending, 0);
   bool any = false;
   for (size_t i = 0; sent != rest && i < optimizer.wire_floats(); ++i) {
@@ -107,7 +106,7 @@ void Unsent::TakeQueue(const Layout& layout, Span<PackedUpdates* const> of_parti
   queue_.RemoveIf([&](const WriteBackQueue::Queued& queued) {
     const float* const all = update(queued) + optimizer.wire_begin();
     const float* const sent =
-        Pack(queued.key, queued.ticks, all, {0, /*last=*/true}, of_partition[partition.OfKey(queued.key)]);
+        Pack(queued.key, queued.ticks, all, kLeaves, of_partition[partition.OfKey(queued.key)]);
     cache_.counters->dropped_remainders +=
         sent != all && !std::equal(sent, sent + optimizer.wire_floats(), all);
     updates_.Give(queued.update);

@@ -27,8 +27,10 @@ struct PackedUpdates {
   RowFormat format = RowFormat::kFloat32;
   Vector<Key> keys;
   Vector<uint32_t> ticks;
-  Vector<uint32_t> begins;  // of each row in `rows`
   Bytes rows;               // of wire_floats each
+  Vector<uint32_t> begins;  // of each in `rows`, except in kFloat32, whose rows are equally large
+
+  size_t Begin(size_t row) const { return begins.empty() ? row * (rows.size() / keys.size()) : begins[row]; }
 };
 
 class Unsent {
@@ -90,13 +92,11 @@ class Unsent {
  private:
   // The least age of a row whose updates are rounded coarsely (docs/adr/core.md, 34).
   static constexpr Clock kCoarseAge = 200;
-  struct How {
-    Clock age;  // of the row
-    bool last;  // its remainder is lost
-  };
-  // Adds the part of an update that travels to a frame. Returns it as the server reads it, until the next
-  // call; `wire` itself if nothing is rounded. Throws std::bad_alloc with nothing added.
-  const float* Pack(Key key, uint32_t ticks, const float* wire, const How& how, PackedUpdates* to);
+  static constexpr Clock kLeaves = -1;
+  // Adds the part of an update that travels to a frame. `age`: of the row; kLeaves: its remainder is lost.
+  // Returns it as the server reads it, until the next call; `wire` itself if nothing is rounded. Throws
+  // std::bad_alloc with nothing added.
+  const float* Pack(Key key, uint32_t ticks, const float* wire, Clock age, PackedUpdates* to);
 
   const Schema schema_;
   const uint64_t rounding_;  // the client and the table

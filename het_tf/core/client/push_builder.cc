@@ -35,7 +35,13 @@ void PushBuilder::Move(TableCache* cache, Span<const uint32_t> lines, uint32_t p
                        bool whole, uint64_t Counters::*counter) {
   if (lines.empty()) return;
   TablePush* const push = Add(partition, frame, *cache, lines.size(), whole);
-  for (uint32_t line : lines) cache->unsent().TakeUpdate(line, push);
+  by_key_.clear();
+  by_key_.reserve(lines.size());
+  for (uint32_t line : lines) by_key_.push_back({cache->lines().meta(line).key, line});
+  std::sort(by_key_.begin(), by_key_.end(), [](const Keyed& a, const Keyed& b) { return a.key < b.key; });
+  const bool sorted = push->keys.empty();
+  for (const Keyed& each : by_key_) cache->unsent().TakeUpdate(each.line, push);
+  if (sorted) push->sorted = push->keys.size();
   cache->counters().*counter += lines.size();
 }
 

@@ -70,10 +70,16 @@ class PushBuilder {
   void PushLines(TableCache* cache, bool whole, const PartitionLines& lines, Frames* frames,
                  uint64_t Counters::*counter);
 
+  struct Keyed {
+    Key key;
+    uint32_t line;
+  };
+
   const CachedTables* const tables_;
   std::deque<Session>* const sessions_;
   const size_t max_frame_bytes_;
   uint64_t next_frame_ = 1;
+  Vector<Keyed> by_key_;  // of Move: in the order of frames
 };
 
 }  // namespace het

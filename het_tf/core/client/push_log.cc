@@ -6,6 +6,10 @@ namespace het {
 
 void TablePush::Sort() {
   if (sorted == keys.size()) return;
+  if (std::is_sorted(keys.begin(), keys.end() - left) && std::is_sorted(keys.end() - left, keys.end())) {
+    sorted = keys.size();
+    return;
+  }
   Vector<uint32_t> order(keys.size());
   std::iota(order.begin(), order.end(), 0);
   const auto by_key = [this](uint32_t a, uint32_t b) { return keys[a] < keys[b]; };
@@ -15,15 +19,16 @@ void TablePush::Sort() {
   PackedUpdates to;
   to.keys.reserve(keys.size());
   to.ticks.reserve(keys.size());
-  to.begins.reserve(keys.size());
+  to.begins.reserve(begins.size());
   to.rows.reserve(rows.size());
   new_clocks.reserve(clocks.size());
   for (const uint32_t from : order) {
-    const size_t end = from + 1 < begins.size() ? begins[from + 1] : rows.size();
+    const size_t begin = Begin(from);
+    const size_t end = from + 1 < keys.size() ? Begin(from + 1) : rows.size();
     to.keys.push_back(keys[from]);
     to.ticks.push_back(ticks[from]);
-    to.begins.push_back(static_cast<uint32_t>(to.rows.size()));
-    to.rows.insert(to.rows.end(), rows.begin() + begins[from], rows.begin() + static_cast<ptrdiff_t>(end));
+    if (!begins.empty()) to.begins.push_back(static_cast<uint32_t>(to.rows.size()));
+    Writer(&to.rows).Raw(rows.data() + begin, end - begin);
     if (!clocks.empty()) new_clocks.push_back(clocks[from]);
   }
   keys.swap(to.keys);
@@ -61,7 +66,7 @@ TablePush* PushFrame::Add(const Schema& schema, RowFormat format, size_t rows) {
   const size_t all = push->keys.size() + rows;
   push->keys.reserve(all);
   push->ticks.reserve(all);
-  push->begins.reserve(all);
+  if (format != RowFormat::kFloat32) push->begins.reserve(all);
   push->rows.reserve(all * LeastRowBytes(format, schema->dim(), schema->optimizer().wire_floats()));
   return push;
 }
@@ -69,8 +74,8 @@ TablePush* PushFrame::Add(const Schema& schema, RowFormat format, size_t rows) {
 size_t PushFrame::bytes() const {
   size_t sum = sizeof(PushFrame);
   for (const TablePush& push : tables) {
-    sum += sizeof(TablePush) + push.rows.size() + push.keys.size() * (sizeof(Key) + 2 * sizeof(uint32_t)) +
-           push.clocks.size() * sizeof(Clock);
+    sum += sizeof(TablePush) + push.rows.size() + push.keys.size() * (sizeof(Key) + sizeof(uint32_t)) +
+           push.begins.size() * sizeof(uint32_t) + push.clocks.size() * sizeof(Clock);
   }
   return sum;
 }
@@ -134,7 +139,7 @@ uint64_t PushLog::MergeOnto(uint64_t table, Key key, uint64_t seq, float* row) {
     if (at == kNoRow) continue;
     const TableSchema& schema = *push->schema;
     update_.resize(schema.optimizer().wire_floats());
-    Reader reader({push->rows.data() + push->begins[at], push->rows.size() - push->begins[at]});
+    Reader reader({push->rows.data() + push->Begin(at), push->rows.size() - push->Begin(at)});
     UnpackRow(push->format, schema.dim(), update_.size(), &reader, update_.data());
     schema.optimizer().MergeWire(update_.data(), push->ticks[at], row);
     merged += push->ticks[at];

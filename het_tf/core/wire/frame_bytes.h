@@ -70,6 +70,14 @@ inline void WriteKeys(Span<const Key> keys, Writer* w) {
 // Ticks are mostly 1: as a number to write they change places with 0.
 inline uint64_t SwapOne(uint64_t ticks) { return ticks < 2 ? 1 - ticks : ticks; }
 
+template <typename Ticks>
+void WriteTicks(const Ticks& ticks, Writer* w) {
+  const auto number = [&ticks](size_t i) { return SwapOne(ticks[i]); };
+  uint64_t sum = 0;
+  for (size_t i = 0; i < ticks.size(); ++i) sum += number(i);
+  WriteNumbers(ticks.size(), sum, number, w);
+}
+
 inline void ReadClocks(size_t count, Reader* r, Vector<Clock>* clocks) {
   if (count > r->left()) count = 0;
   clocks->clear();

@@ -149,8 +149,7 @@ class RequestWriter {
       w_.Varint(t.left);
       WriteAscending(Span<const Key>(t.push_keys.data(), stay), &w_);
       WriteAscending(Span<const Key>(t.push_keys.data() + stay, t.left), &w_);
-      WriteNumbers(
-          t.push_keys.size(), [&t](size_t i) { return SwapOne(t.push_ticks[i]); }, &w_);
+      WriteTicks(t.push_ticks, &w_);
       rows = out_->size();
       w_.Raw(t.packed_updates.data(), t.packed_updates.size());
       const float* update = t.push_updates.data();

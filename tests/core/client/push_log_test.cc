@@ -20,7 +20,6 @@ class PushLogTest : public ::testing::Test {
     TablePush* const push = frame->Add(schema, RowFormat::kFloat32, keys.size());
     for (Key key : keys) {
       push->keys.push_back(key);
-      push->begins.push_back(static_cast<uint32_t>(push->rows.size()));
       push->ticks.push_back(ticks);
       for (size_t i = 0; i < schema->optimizer().wire_floats(); ++i) Writer(&push->rows).Fixed(value);
     }

@@ -130,7 +130,6 @@ void DeviceClient::Sort(const DevicePush::Part& part, const TableCache& cache, V
         push.keys.push_back(part.keys[i]);
         push.ticks.push_back(part.ticks[i]);
         push.clocks.push_back(part.clocks[i]);
-        push.begins.push_back(static_cast<uint32_t>(push.rows.size()));
         updates.Raw(part.updates + i * optimizer.row_floats() + optimizer.wire_begin(),
                     optimizer.wire_floats() * sizeof(float));
       }
