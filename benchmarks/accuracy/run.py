@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import report
-from benchmarks.accuracy import data as data_of
+from benchmarks.accuracy import sets as data_of
 from benchmarks.accuracy.fleet import Fleet, library_path
 from benchmarks.accuracy.summary import goals, name_of, summary
 from benchmarks.placing import orders

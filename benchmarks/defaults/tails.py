@@ -29,7 +29,7 @@ import tensorflow as tf
 
 import het_tf
 from benchmarks import report
-from benchmarks.accuracy.data import auc
+from benchmarks.accuracy.sets import auc
 from benchmarks.defaults.pairs import HELD_BACK, LABELLED, Part, make_pairs
 
 keras: Any = tf.keras

@@ -158,6 +158,7 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
                 for setting in settings
             ),
             change(base, **(DEFAULT | {"wire": "float32"})),  # whose rows say what reads have missed
+            change(base, bound="0", cache=0, wire="int4", optimizer=ROWS),
         ],
         # Exact, rounded and within bounds; then a graph, whose default sends most of its rows.
         "on_demand": [
@@ -376,7 +377,7 @@ def main() -> None:
         "samples": samples,
         "seed": SEED,
         "batch": BATCH,
-        "baselines": [summary(run, results[run], results[run]) for run in runs if run.cache == 0],
+        "baselines": [summary(run, results[run], results[run]) for run in runs if run == run.baseline()],
         "sweeps": {
             name: [summary(run, results[run], results.get(run.baseline())) for run in sweep]
             for name, sweep in of.items()

@@ -59,7 +59,7 @@ std::vector<Request> MakeParts(RowFormat format) {
   parts[1].tables[1].left = 2;
   parts[1].notified_ack = 1;
   parts[2].notified_ack = 1;
-  parts[2].tables[0].dropped = {0, 5, -5};
+  parts[2].tables[0].dropped = {-5, 0, 5};
   parts[3].partition.index = 2;
   for (size_t i = 0; i < parts.size(); ++i) parts[i].request_id += static_cast<uint32_t>(i);
   return parts;

@@ -47,7 +47,8 @@ TEST_F(RedisLimits, Answers) {
   EXPECT_EQ(ReadWide(256).status, FrameStatus::kOk);
   EXPECT_TRUE(Command({"CONFIG", "SET", "het.max-reply-bytes", "1mb"}).error()) << "clients ask for 16 MB";
   Request twice = store().NewRequest(0);
-  twice.tables[0].fetch_keys.push_back(twice.tables[0].fetch_keys[0]);
+  twice.tables[0].check_keys = {twice.tables[0].fetch_keys[0]};
+  twice.tables[0].check_clocks = {1};
   EXPECT_THAT(Decoded(Command({"HET.READ", "p", Encoded(twice)})).message, HasSubstr("comes twice"));
 }
 
