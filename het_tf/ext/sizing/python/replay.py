@@ -195,11 +195,17 @@ def _scaled(
     counts = {name: ratio * number / turns for name, number in outcome["counters"].items()}
     traffic = outcome["traffic"]
     frames, parts = (sum(traffic[kind][what] for kind in _KINDS) / turns for what in ("frames", "parts"))
+    # Keys travel as gaps, which are `ratio` times as wide between the kept ones: so many bits more.
+    asked = max(counts["checks"], counts["update_pull"]) + counts["miss_pull"]
+    keys = asked + counts["bound_push"] + counts["evict_push"], counts["notified_rows"]
     names = [
         counts[f"metadata_bytes_{way}"]
         - counts[f"head_bytes_{way}"]
         - ratio * (of_frame * frames + of_part * parts)
-        for way, of_frame, of_part in zip(("out", "in"), _TABLE_OF_FRAME, _TABLE_OF_PART, strict=True)
+        - math.log2(ratio) / 8 * of_way
+        for way, of_frame, of_part, of_way in zip(
+            ("out", "in"), _TABLE_OF_FRAME, _TABLE_OF_PART, keys, strict=True
+        )
     ]
     names_out, names_in = (max(0.0, size) for size in names)
     return Replayed(
