@@ -87,7 +87,7 @@ class BuildWithPlugin(build_py):
         run(
             "cmake", "-S", ROOT, "-B", directory, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
             "-DCMAKE_UNITY_BUILD=ON", "-DHET_BUILD_PLUGIN=ON", f"-DPython3_EXECUTABLE={sys.executable}",
-            f"-DHET_MARCH={march}", f"-DHET_WERROR={os.environ.get('HET_WERROR', 'OFF')}", *options,
+            f"-DHET_MARCH={march}", *options,
         )  # fmt: skip
         run("cmake", "--build", directory, "--target", "het_plugin", "--parallel", "2")
         for component in ("plugin",) if PORTABLE else ("plugin", "gpu"):
