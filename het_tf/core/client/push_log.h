@@ -32,8 +32,8 @@ namespace het {
 struct TablePush : PackedUpdates {
   Schema schema;
   Vector<Clock> clocks;  // each row's when exported by a device; not for other caches
-  uint32_t left = 0;     // number of keys at the end whose rows were evicted
-  size_t sorted = 0;     // how many there were when Sort was last called
+  uint32_t left = 0;     // number of keys at the end whose rows were evicted; 0 without notified_ack
+  size_t sorted = 0;     // if this is the number of keys they are in the order of Sort
 
   // Orders the rows that stay by their keys, and those that left. Throws std::bad_alloc with nothing changed.
   void Sort();
