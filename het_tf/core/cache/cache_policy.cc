@@ -11,7 +11,7 @@ CachePolicy::CachePolicy(Schema schema, const CacheConfig& config)
 
 RowFormat CachePolicy::row_format() const {
   if (schema_->dim() == 1) return RowFormat::kFloat32;
-  return config_.wire == RowFormat::kInt4 ? RowFormat::kInt8 : config_.wire;
+  return config_.wire == RowFormat::kInt4 ? RowFormat::kInt5 : config_.wire;
 }
 
 RowFormat CachePolicy::push_format() const {

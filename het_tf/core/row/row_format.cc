@@ -117,7 +117,7 @@ template <int kBits>
 uint8_t IntegerByte(uint32_t largest, uint32_t past) {
   const uint8_t byte =
       ScaleByte((largest & 0x7fffff) >= past ? (largest | 0x7fffff) + 1 : largest, kBits - 2);
-  if (kBits == 8) return byte;
+  if (kBits != 4) return byte;
   return byte - kInt4Byte > kMostInt4Byte ? kFloats : std::max<uint8_t>(byte, kInt4Byte + 1);
 }
 
@@ -127,16 +127,20 @@ uint8_t NearestByte(uint32_t largest) {
   return IntegerByte<kBits>(largest, 0x7fffff & ~(0x3fffffu >> (kBits - 2)));  // 2^(bits - 1) - 0.5
 }
 
-// whole(i): the integer of element i.
+// whole(i): the integer of element i. Integers go one behind the other, the first in the lowest bits.
 template <int kBits, typename Whole>
 void PutIntegers(size_t n, Whole whole, uint8_t* out) {
   const auto integer = [&](size_t i) { return static_cast<uint8_t>(static_cast<int32_t>(whole(i))); };
   if constexpr (kBits == 8) {
     for (size_t i = 0; i < n; ++i) out[i] = integer(i);
   } else {
-    for (size_t i = 0; i + 1 < n; i += 2)
-      out[i / 2] = static_cast<uint8_t>((integer(i) & 15) | integer(i + 1) << 4);
-    if (n % 2 != 0) out[n / 2] = integer(n - 1) & 15;
+    constexpr uint64_t kMask = (1 << kBits) - 1;
+    for (size_t begin = 0; begin < n; begin += 8, out += kBits) {  // kBits bytes
+      const size_t count = std::min<size_t>(8, n - begin);
+      uint64_t bits = 0;
+      for (size_t i = 0; i < count; ++i) bits |= (integer(begin + i) & kMask) << kBits * i;
+      std::memcpy(out, &bits, IntegerBytes<kBits>(count));
+    }
   }
 }
 
@@ -170,10 +174,18 @@ uint8_t* PackIntegers(const float* x, size_t n, uint64_t dither, uint8_t* out) {
 
 template <int kBits>
 void FromIntegers(const uint8_t* in, size_t n, float unit, float* out) {
-  for (size_t i = 0; i < n; ++i) {
-    const int shift = kBits == 8 ? 0 : i % 2 == 0 ? 4 : 0;
-    const uint8_t byte = kBits == 8 ? in[i] : static_cast<uint8_t>(in[i / 2] << shift);
-    out[i] = static_cast<float>(static_cast<int8_t>(byte) >> (8 - kBits)) * unit;
+  if constexpr (kBits == 8) {
+    for (size_t i = 0; i < n; ++i) out[i] = static_cast<float>(static_cast<int8_t>(in[i])) * unit;
+  } else {
+    for (size_t begin = 0; begin < n; begin += 8, in += kBits) {
+      const size_t count = std::min<size_t>(8, n - begin);
+      uint64_t bits = 0;
+      std::memcpy(&bits, in, IntegerBytes<kBits>(count));
+      for (size_t i = 0; i < count; ++i) {
+        const auto whole = static_cast<int64_t>(bits << (64 - kBits * (i + 1))) >> (64 - kBits);
+        out[begin + i] = static_cast<float>(whole) * unit;
+      }
+    }
   }
 }
 
@@ -222,7 +234,9 @@ void FromCoarse(const uint8_t* in, size_t n, float unit, float* out) {
 
 constexpr uint16_t kWholeFloat = 0xffff;  // four bytes follow; a NaN, which is never an upper half
 
-bool RoundsSingles(RowFormat format) { return format == RowFormat::kInt8 || format == RowFormat::kInt4; }
+bool RoundsSingles(RowFormat format) { return format >= RowFormat::kInt8; }
+// Whether single floats are terms: 8 bits, or 3 bits of precision.
+bool HasTerms(RowFormat format) { return format == RowFormat::kInt4 || format == RowFormat::kInt5; }
 
 // The upper half, rounded to nearest or towards zero; the float itself if it is not finite, or would not be.
 uint8_t* PackSingle(float x, bool down, uint8_t* out) {
@@ -237,7 +251,7 @@ uint8_t* PackSingle(float x, bool down, uint8_t* out) {
   return out + sizeof(half) + sizeof(bits);
 }
 
-// kInt4's: the upper 11 bits of a float in the range of kLeastTerm.
+// The upper 11 bits of a float in the range of kLeastTerm.
 constexpr uint32_t kTermShift = 21;
 constexpr uint32_t kLeastTerm = (127 - 48) << (23 - kTermShift);
 
@@ -270,6 +284,7 @@ float UnpackTerm(Reader* in) {
 
 uint8_t* PackValue(const Rounding& rounding, size_t block, const float* x, uint8_t* out) {
   if (rounding.format == RowFormat::kInt8) return PackIntegers<8>(x, block, rounding.dither, out);
+  if (rounding.format == RowFormat::kInt5) return PackIntegers<5>(x, block, rounding.dither, out);
   const uint8_t coarse = rounding.coarse && CoarseIsLess(block) ? CoarseByte(x, block) : 0;
   return coarse != 0 ? PackCoarse(coarse, x, block, out) : PackIntegers<4>(x, block, rounding.dither, out);
 }
@@ -284,7 +299,7 @@ uint8_t* PackRow(const Rounding& rounding, size_t block, size_t floats, const fl
     }
   }
   if (RoundsSingles(rounding.format)) {
-    const auto pack = rounding.format == RowFormat::kInt4 ? &PackTerm : &PackSingle;
+    const auto pack = HasTerms(rounding.format) ? &PackTerm : &PackSingle;
     for (; at < floats; ++at) out = pack(row[at], at >= rounding.down_from, out);
   } else if (at < floats) {
     std::memcpy(out, row + at, (floats - at) * sizeof(float));
@@ -327,11 +342,13 @@ size_t RowBytes(size_t block, size_t floats, size_t first, size_t other, size_t 
   return of_blocks + floats % block * single;
 }
 
-constexpr std::array kNames = {"float32", "float16", "int8", "int4"};
+constexpr std::array kNames = {"float32", "float16", "int8", "int4"};  // but kInt5
 
 }  // namespace
 
-const char* RowFormatName(RowFormat format) { return kNames[static_cast<size_t>(format)]; }
+const char* RowFormatName(RowFormat format) {
+  return format == RowFormat::kInt5 ? "int5" : kNames[static_cast<size_t>(format)];
+}
 
 Result<RowFormat> ParseRowFormat(const std::string& name) {
   return ParseName<RowFormat>("wire", kNames, name);
@@ -339,15 +356,16 @@ Result<RowFormat> ParseRowFormat(const std::string& name) {
 
 size_t MostRowBytes(RowFormat format, size_t block, size_t floats) {
   if (format == RowFormat::kFloat32 || block == 0) return floats * sizeof(float);
-  const size_t single = format == RowFormat::kInt4 ? 7 : format == RowFormat::kInt8 ? 6 : sizeof(float);
+  const size_t single = HasTerms(format) ? 7 : format == RowFormat::kInt8 ? 6 : sizeof(float);
   return RowBytes(block, floats, block * sizeof(float), sizeof(float), single);
 }
 
 size_t LeastRowBytes(RowFormat format, size_t block, size_t floats) {
   if (format == RowFormat::kFloat32 || block == 0) return floats * sizeof(float);
-  const size_t value =
-      format == RowFormat::kInt4 ? CoarseBytes(block) : block * (format == RowFormat::kInt8 ? 1 : 2);
-  const size_t single = format == RowFormat::kInt4 ? 1 : format == RowFormat::kInt8 ? 2 : sizeof(float);
+  const size_t value = format == RowFormat::kInt4   ? CoarseBytes(block)
+                       : format == RowFormat::kInt5 ? IntegerBytes<5>(block)
+                                                    : block * (format == RowFormat::kInt8 ? 1 : 2);
+  const size_t single = HasTerms(format) ? 1 : format == RowFormat::kInt8 ? 2 : sizeof(float);
   return RowBytes(block, floats, value, 2, single);
 }
 
@@ -372,11 +390,12 @@ bool UnpackRow(RowFormat format, size_t block, size_t floats, Reader* in, float*
   for (; format != RowFormat::kFloat32 && at + block <= floats; at += block) {
     const auto unpack = at > 0 || format == RowFormat::kFloat16 ? &UnpackBlock<16>
                         : format == RowFormat::kInt4            ? &UnpackBlock<4>
+                        : format == RowFormat::kInt5            ? &UnpackBlock<5>
                                                                 : &UnpackBlock<8>;
     if (!unpack(block, in, row + at)) return false;
   }
   if (RoundsSingles(format)) {
-    const auto unpack = format == RowFormat::kInt4 ? &UnpackTerm : &UnpackSingle;
+    const auto unpack = HasTerms(format) ? &UnpackTerm : &UnpackSingle;
     for (; at < floats; ++at) row[at] = unpack(in);
     return in->ok();
   }

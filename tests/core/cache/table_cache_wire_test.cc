@@ -186,7 +186,7 @@ TEST_F(TableCacheWireTest, ACleanLineTakesItsRemainderAlong) {
 // Rows of the store travel in 8 bits where updates have 4.
 TEST_F(TableCacheWireTest, FourBitsAreForUpdates) {
   Make(RowFormat::kInt4);
-  EXPECT_EQ(cache_->policy().row_format(), RowFormat::kInt8);
+  EXPECT_EQ(cache_->policy().row_format(), RowFormat::kInt5);
   EXPECT_EQ(cache_->policy().push_format(), RowFormat::kInt4);
 }
 

@@ -52,7 +52,7 @@ TEST(ProtocolWire, RowsAreRoundedAndSmall) {
     const size_t young = wire == RowFormat::kInt4 ? 4 : 0;  // more bytes than an old row's
     EXPECT_EQ(counters.row_bytes_out, pushed * (LeastRowBytes(wire, 16, 32) + young));
     // Rows without ticks do not travel.
-    const RowFormat pulled = wire == RowFormat::kInt4 ? RowFormat::kInt8 : wire;
+    const RowFormat pulled = wire == RowFormat::kInt4 ? RowFormat::kInt5 : wire;
     EXPECT_EQ(counters.row_bytes_in % LeastRowBytes(pulled, 16, 32), 0u);
     EXPECT_GT(counters.row_bytes_in, 0u);
     EXPECT_EQ(counters.dropped_remainders > 0, wire != RowFormat::kFloat32);

@@ -21,10 +21,11 @@ using testing::Random;
 using testing::Scaled;
 
 constexpr RowFormat kFormats[] = {RowFormat::kFloat32, RowFormat::kFloat16, RowFormat::kInt8,
-                                  RowFormat::kInt4};
+                                  RowFormat::kInt4, RowFormat::kInt5};
 // Bits of an integer in the first block; 0: no integers.
 int IntegerBits(RowFormat format) {
-  return format == RowFormat::kInt8 ? 8 : format == RowFormat::kInt4 ? 4 : 0;
+  constexpr int kBits[] = {0, 0, 8, 4, 5};
+  return kBits[static_cast<int>(format)];
 }
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -108,10 +109,10 @@ void ReferenceBlock(int integers, bool down, const float* x, size_t n, float* ou
   int exponent = 0;
   std::frexp(largest, &exponent);
   if (integers > 0) {
-    int power = exponent - (integers - 1);  // the largest is 64 to 128 units, or 4 to 8
+    int power = exponent - (integers - 1);  // the largest is 64 to 128 units, or 4 to 8, or 8 to 16
     if (largest >= std::ldexp(std::ldexp(1, integers - 1) - 0.5, power)) ++power;
     power = std::max(power, integers == 4 ? -96 : -126);
-    if (power > (integers == 4 ? 29 : 121)) return;
+    if (power > (integers == 4 ? 29 : 129 - integers)) return;
     for (size_t i = 0; i < n; ++i) {
       out[i] = static_cast<float>(std::ldexp(Whole(std::ldexp(x[i], -power), false), power)) + 0.0f;
     }
@@ -152,7 +153,7 @@ Row Reference(RowFormat format, const Shape& shape, const Row& row, size_t down_
   }
   for (size_t at = shape.floats / shape.block * shape.block; at < shape.floats; ++at) {
     if (IntegerBits(format) > 0)
-      out[at] = ReferenceSingle(row[at], at >= down_from, format == RowFormat::kInt4);
+      out[at] = ReferenceSingle(row[at], at >= down_from, IntegerBits(format) < 8);
   }
   return out;
 }
@@ -226,6 +227,8 @@ TEST(RowFormat, Sizes) {
   EXPECT_EQ(LeastRowBytes(RowFormat::kInt4, 16, 17), 1u + 4 + 1);
   EXPECT_EQ(LeastRowBytes(RowFormat::kInt4, 7, 7), 1u + 2);
   EXPECT_EQ(MostRowBytes(RowFormat::kInt4, 8, 25), 3u + 96 + 7);
+  EXPECT_EQ(LeastRowBytes(RowFormat::kInt5, 16, 17), 1u + 10 + 1);
+  EXPECT_EQ(LeastRowBytes(RowFormat::kInt5, 9, 9), 1u + 6);
 }
 
 // Defect: the random number beside a large integer is rounded up to a whole one, once in 2^18 times.
@@ -356,6 +359,12 @@ TEST(RowFormatBytes, TheBytesThemselves) {
   const Bytes four = Pack({RowFormat::kInt4}, shape, row);
   const uint8_t expected_four[] = {96, 0xc2, 115, 0, 0x68, 0, 0x74, 199};
   EXPECT_EQ(four, Bytes(std::begin(expected_four), std::end(expected_four)));
+  // -2 is 8 units of 2^-2, 1 is 4 of them.
+  const Bytes five = Pack({RowFormat::kInt5}, shape, row);
+  const uint8_t expected_five[] = {125, 0x04, 0x03, 115, 0, 0x68, 0, 0x74, 199};
+  EXPECT_EQ(five, Bytes(std::begin(expected_five), std::end(expected_five)));
+  const Bytes nine = Pack({RowFormat::kInt5}, {9, 9}, {1, 2, 3, 4, 5, 6, 7, 8, -8});
+  EXPECT_EQ(nine, (Bytes{127, 0x41, 0x0c, 0x52, 0xcc, 0x41, 0x18}));
   // The mean magnitude is 1.4, so these become 1, -3, 1 and -1.
   const Bytes two = Pack({RowFormat::kInt4, 4, 0, /*coarse=*/true}, {4, 4}, {1.2f, -3.1f, 0.4f, -0.9f});
   EXPECT_EQ(two, (Bytes{225, 0xc8}));
@@ -423,7 +432,11 @@ TEST(RowFormatBytes, ManyRowsOneBehindTheOther) {
 }
 
 TEST(RowFormatBytes, Names) {
-  for (RowFormat format : kFormats) EXPECT_EQ(ParseRowFormat(RowFormatName(format)).value(), format);
+  for (RowFormat format : kFormats) {
+    if (format == RowFormat::kInt5) continue;  // comes with int4, and is nobody's choice
+    EXPECT_EQ(ParseRowFormat(RowFormatName(format)).value(), format);
+  }
+  EXPECT_FALSE(ParseRowFormat("int5").ok());
   const Status refused = ParseRowFormat("bfloat16").status();
   EXPECT_NE(refused.message().find("'bfloat16'"), std::string::npos);
   EXPECT_NE(refused.message().find("\"float16\", \"int8\" or \"int4\""), std::string::npos);
