@@ -105,11 +105,11 @@ constexpr size_t IntegerBytes(size_t n) {
   return (n * kBits + 7) / 8;
 }
 
-// In kInt4 the byte before the first block is the scale less kInt4Byte, and before 2-bit integers it has
-// kCoarse, too.
-constexpr uint8_t kInt4Byte = 30;
-constexpr uint8_t kMostInt4Byte = 126;
-constexpr uint8_t kCoarse = 128;
+// In kInt4 and kInt5 the byte before the first block is the scale less kFewByte, and has kOther before
+// integers of the other size: 2 bits in kInt4, 8 in kInt5.
+constexpr uint8_t kFewByte = 30;
+constexpr uint8_t kMostFewByte = 126;
+constexpr uint8_t kOther = 128;
 
 // The scale of a block whose largest is in [2^(bits - 2), 2^(bits - 1) - 0.5) then; past that mantissa the
 // next one.
@@ -117,8 +117,12 @@ template <int kBits>
 uint8_t IntegerByte(uint32_t largest, uint32_t past) {
   const uint8_t byte =
       ScaleByte((largest & 0x7fffff) >= past ? (largest | 0x7fffff) + 1 : largest, kBits - 2);
-  if (kBits != 4) return byte;
-  return byte - kInt4Byte > kMostInt4Byte ? kFloats : std::max<uint8_t>(byte, kInt4Byte + 1);
+  return byte;
+}
+
+// The same for kInt4 and kInt5.
+uint8_t FewByte(uint8_t byte) {
+  return byte - kFewByte > kMostFewByte ? kFloats : std::max<uint8_t>(byte, kFewByte + 1);
 }
 
 // The same for integers that are rounded to the nearest.
@@ -144,16 +148,18 @@ void PutIntegers(size_t n, Whole whole, uint8_t* out) {
   }
 }
 
-template <int kBits>
-uint8_t* PackIntegers(const float* x, size_t n, uint64_t dither, uint8_t* out) {
+// `other`: kOther, or 0; kInt8 has neither.
+template <int kBits, bool kFew = kBits != 8>
+uint8_t* PackIntegers(const float* x, size_t n, uint64_t dither, uint8_t* out, uint8_t other = 0) {
+  const auto limited = [](uint8_t byte) { return kFew ? FewByte(byte) : byte; };
   constexpr uint32_t kTop = kBits - 2;
   // The largest integer's: one more would not fit.
   constexpr uint32_t kPastWhole = (((1u << (kBits - 1)) - 1 - (1u << kTop)) << (23 - kTop)) + 1;
   const uint32_t largest = LargestBits(x, n);
-  const uint8_t dithered = dither == 0 ? kFloats : IntegerByte<kBits>(largest, kPastWhole);
-  const uint8_t byte = dithered != kFloats ? dithered : NearestByte<kBits>(largest);
+  const uint8_t dithered = dither == 0 ? kFloats : limited(IntegerByte<kBits>(largest, kPastWhole));
+  const uint8_t byte = dithered != kFloats ? dithered : limited(NearestByte<kBits>(largest));
   if (byte == kFloats) return PutFloats(x, n, out);
-  *out = kBits == 4 ? byte - kInt4Byte : byte;
+  *out = kFew ? (byte - kFewByte) | other : byte;
   const float inverse = Inverse(byte);
   if (dithered == kFloats) {
     PutIntegers<kBits>(
@@ -194,9 +200,10 @@ void FromIntegers(const uint8_t* in, size_t n, float unit, float* out) {
 constexpr size_t CoarseBytes(size_t n) { return (n + 3) / 4; }
 constexpr bool CoarseIsLess(size_t n) { return CoarseBytes(n) < IntegerBytes<4>(n); }
 
-// Whether 4-bit integers are exact.
-bool FitsInt4(const float* x, size_t n) {
-  const uint8_t byte = NearestByte<4>(LargestBits(x, n));
+// Whether integers of kBits bits are exact.
+template <int kBits>
+bool Fits(const float* x, size_t n) {
+  const uint8_t byte = FewByte(NearestByte<kBits>(LargestBits(x, n)));
   if (byte == kFloats) return true;
   const float inverse = Inverse(byte);
   return std::all_of(x, x + n, [=](float each) { return Nearest(each * inverse) == each * inverse; });
@@ -205,19 +212,19 @@ bool FitsInt4(const float* x, size_t n) {
 // The byte of a block, whose integers' half step is the power of two that is nearest to .62 of the mean
 // magnitude; 0: there is none.
 uint8_t CoarseByte(const float* x, size_t n) {
-  if (FitsInt4(x, n)) return 0;
+  if (Fits<4>(x, n)) return 0;
   float sum = 0;
   for (size_t i = 0; i < n; ++i) sum += std::fabs(x[i]);
   // The root of 2: the exponent below is rounded down.
   const uint32_t exponent = FloatBits(0.62f * std::sqrt(2.0f) * (sum / static_cast<float>(n))) >> 23;
-  if (exponent <= kInt4Byte || exponent - kInt4Byte > kMostInt4Byte) return 0;
-  return static_cast<uint8_t>(exponent - kInt4Byte) | kCoarse;
+  if (exponent <= kFewByte || exponent - kFewByte > kMostFewByte) return 0;
+  return static_cast<uint8_t>(exponent - kFewByte) | kOther;
 }
 
 uint8_t* PackCoarse(uint8_t byte, const float* x, size_t n, uint8_t* out) {
   *out++ = byte;
   std::memset(out, 0, CoarseBytes(n));
-  const float inverse = Inverse((byte & ~kCoarse) + kInt4Byte) * 0.5f;
+  const float inverse = Inverse((byte & ~kOther) + kFewByte) * 0.5f;
   for (size_t i = 0; i < n; ++i) {
     const float whole = std::min(std::max(std::floor(x[i] * inverse), -2.0f), 1.0f);
     out[i / 4] |= static_cast<uint8_t>((static_cast<int32_t>(whole) & 3) << 2 * (i % 4));
@@ -284,7 +291,10 @@ float UnpackTerm(Reader* in) {
 
 uint8_t* PackValue(const Rounding& rounding, size_t block, const float* x, uint8_t* out) {
   if (rounding.format == RowFormat::kInt8) return PackIntegers<8>(x, block, rounding.dither, out);
-  if (rounding.format == RowFormat::kInt5) return PackIntegers<5>(x, block, rounding.dither, out);
+  if (rounding.format == RowFormat::kInt5) {
+    if (!Fits<8>(x, block) || Fits<5>(x, block)) return PackIntegers<5>(x, block, rounding.dither, out);
+    return PackIntegers<8, /*kFew=*/true>(x, block, 0, out, kOther);
+  }
   const uint8_t coarse = rounding.coarse && CoarseIsLess(block) ? CoarseByte(x, block) : 0;
   return coarse != 0 ? PackCoarse(coarse, x, block, out) : PackIntegers<4>(x, block, rounding.dither, out);
 }
@@ -313,20 +323,20 @@ template <int kBits>
 bool UnpackBlock(size_t n, Reader* in, float* out) {
   uint8_t byte = in->Fixed<uint8_t>();
   if (byte == 0) return false;
-  bool coarse = false;
-  if (kBits == 4 && byte != kFloats) {
-    coarse = (byte & kCoarse) != 0;
-    byte &= ~kCoarse;
-    if (byte == 0 || byte > kMostInt4Byte || (coarse && !CoarseIsLess(n))) return false;
-    byte += kInt4Byte;
+  bool other = false;
+  if (kBits < 8 && byte != kFloats) {
+    other = (byte & kOther) != 0;
+    byte &= ~kOther;
+    if (byte == 0 || byte > kMostFewByte || (kBits == 4 && other && !CoarseIsLess(n))) return false;
+    byte += kFewByte;
   }
-  const size_t packed = coarse ? CoarseBytes(n) : IntegerBytes<kBits>(n);
+  const size_t packed = !other ? IntegerBytes<kBits>(n) : kBits == 4 ? CoarseBytes(n) : n;
   const uint8_t* const bytes = in->Raw(byte == kFloats ? n * sizeof(float) : packed);
   if (bytes == nullptr) return false;
   if (byte == kFloats) {
     std::memcpy(out, bytes, n * sizeof(float));
-  } else if (coarse) {
-    FromCoarse(bytes, n, Unit(byte), out);
+  } else if (other) {
+    kBits == 4 ? FromCoarse(bytes, n, Unit(byte), out) : FromIntegers<8>(bytes, n, Unit(byte), out);
   } else if constexpr (kBits == 16) {
     FromHalves(bytes, n, Unit(byte), out);
   } else {

@@ -30,7 +30,7 @@
 // A single float keeps 8 bits, or in kInt4 and kInt5 3. Scales are powers of two: so integers up to 2048 (16
 // bits), 127, 15 and 7 are exact, packing an unpacked row again changes no number, and x - Unpack(x) is exact,
 // but of 2-bit integers. A block with a number that is infinite, not a number or next to the largest float is
-// not rounded, nor one above 2^31 in kInt4.
+// not rounded, nor one above 2^31 in kInt4 and kInt5.
 //
 // The sender rounds, and may keep the remainder (an update's error feedback, unsent.h). All machines write
 // the same bits, with and without F16C.

@@ -111,8 +111,8 @@ void ReferenceBlock(int integers, bool down, const float* x, size_t n, float* ou
   if (integers > 0) {
     int power = exponent - (integers - 1);  // the largest is 64 to 128 units, or 4 to 8, or 8 to 16
     if (largest >= std::ldexp(std::ldexp(1, integers - 1) - 0.5, power)) ++power;
-    power = std::max(power, integers == 4 ? -96 : -126);
-    if (power > (integers == 4 ? 29 : 129 - integers)) return;
+    power = std::max(power, integers < 8 ? -96 : -126);
+    if (power > (integers < 8 ? 29 : 121)) return;
     for (size_t i = 0; i < n; ++i) {
       out[i] = static_cast<float>(std::ldexp(Whole(std::ldexp(x[i], -power), false), power)) + 0.0f;
     }
@@ -361,10 +361,11 @@ TEST(RowFormatBytes, TheBytesThemselves) {
   EXPECT_EQ(four, Bytes(std::begin(expected_four), std::end(expected_four)));
   // -2 is 8 units of 2^-2, 1 is 4 of them.
   const Bytes five = Pack({RowFormat::kInt5}, shape, row);
-  const uint8_t expected_five[] = {125, 0x04, 0x03, 115, 0, 0x68, 0, 0x74, 199};
+  const uint8_t expected_five[] = {95, 0x04, 0x03, 115, 0, 0x68, 0, 0x74, 199};
   EXPECT_EQ(five, Bytes(std::begin(expected_five), std::end(expected_five)));
   const Bytes nine = Pack({RowFormat::kInt5}, {9, 9}, {1, 2, 3, 4, 5, 6, 7, 8, -8});
-  EXPECT_EQ(nine, (Bytes{127, 0x41, 0x0c, 0x52, 0xcc, 0x41, 0x18}));
+  EXPECT_EQ(nine, (Bytes{97, 0x41, 0x0c, 0x52, 0xcc, 0x41, 0x18}));
+  EXPECT_EQ(Pack({RowFormat::kInt5}, {2, 2}, {100, -1}), (Bytes{225, 100, 0xff}));  // exact in 8 bits alone
   // The mean magnitude is 1.4, so these become 1, -3, 1 and -1.
   const Bytes two = Pack({RowFormat::kInt4, 4, 0, /*coarse=*/true}, {4, 4}, {1.2f, -3.1f, 0.4f, -0.9f});
   EXPECT_EQ(two, (Bytes{225, 0xc8}));
