@@ -32,6 +32,12 @@ size_t KeyBytes(const Keys& keys) {
   return BytesOf([&](Writer* w) { WriteAscending(keys, w); });
 }
 
+// As they travel, with their names if there are some.
+template <typename Keys>
+size_t ListBytes(const Vector<uint32_t>& names, const Keys& keys) {
+  return names.empty() ? KeyBytes(keys) : BytesOf([&](Writer* w) { frame::WriteNamed(names, keys, w); });
+}
+
 size_t ClockBytes(const Vector<Clock>& clocks) {
   size_t bytes = 0;
   for (Clock clock : clocks) bytes += VarintBytes(static_cast<uint64_t>(clock));
@@ -66,7 +72,7 @@ size_t SpecBytes(const TableRequest& t) {
   return 8 + VarintBytes(t.update_floats) +
          VarintBytes(bounded ? static_cast<uint64_t>(t.bound.most) + 1 : 0) + VarintBytes(t.bound.every) +
          (t.bound.every == 0 ? 0 : VarintBytes(t.bound.early) + VarintBytes(t.bound.from)) + 1 +
-         (t.block == 0 ? 0 : VarintBytes(t.block));
+         (t.block == 0 ? 0 : VarintBytes(t.block)) + VarintBytes(2 * uint64_t{t.names} + t.anew);
 }
 constexpr size_t kReplyHeadBytes = 4 + 1 + 4;
 size_t SpecBytes(const TableReply& t) {
@@ -149,14 +155,15 @@ void CountingTransport::SeeRequest(Span<const uint8_t> frame) {
   counts_.bytes_out += frame.size();
   size_t sections = 0;
   size_t once = 0;
-  std::set<uint64_t> tables;
+  std::set<std::tuple<uint64_t, uint32_t, bool>> tables;
   fetched_.clear();
   while (parts.left() > 0) {
     Request q;
     MustBe(parts.Next(&q).ok(), "a part of a request cannot be read");
     if (once == 0) once = HeadBytes(q, parts.size());
-    for (const TableRequest& t : q.tables) {
-      if (tables.insert(t.table).second) once += SpecBytes(t);
+    for (TableRequest& t : q.tables) {
+      if (tables.insert({t.table, t.names, t.anew}).second) once += SpecBytes(t);
+      if (t.names != 0) Complete(q.partition.index, &t);
       sections += CountTable(t);
       fetched_[{q.partition.index, t.table}] = t.fetch_keys;
     }
@@ -164,11 +171,25 @@ void CountingTransport::SeeRequest(Span<const uint8_t> frame) {
   CountFrame(frame.size(), parts.size(), once, sections);
 }
 
+void CountingTransport::Complete(uint32_t partition, TableRequest* t) {
+  auto ring = rings_.find({partition, t->table});
+  if (t->anew) {
+    if (ring != rings_.end()) rings_.erase(ring);
+    ring = rings_.try_emplace({partition, t->table}, t->names, t->names).first;
+  }
+  MustBe(ring != rings_.end() &&
+             CompleteKeys(ring->second, ring->second.appended(), t->push_names, &t->push_keys) &&
+             CompleteKeys(ring->second, ring->second.appended(), t->check_names, &t->check_keys) &&
+             CompleteKeys(ring->second, ring->second.appended(), t->fetch_names, &t->fetch_keys),
+         "keys that nobody has named");
+  AppendInFull(*t, &ring->second);
+}
+
 size_t CountingTransport::CountPush(const TableRequest& t) {
   const size_t n = t.push_keys.size();
   if (n == 0) return 0;
   const Span<const Key> keys = t.push_keys;
-  const size_t names = KeyBytes(keys.subspan(0, n - t.left)) + KeyBytes(keys.subspan(n - t.left, t.left)) +
+  const size_t names = ListBytes(t.push_names, keys.subspan(0, n - t.left)) + KeyBytes(keys.subspan(n - t.left, t.left)) +
                        BytesOf([&](Writer* w) { frame::WriteTicks(t.push_ticks, w); });
   size_t sections = names;
   Reader updates(t.packed_updates);
@@ -188,12 +209,12 @@ size_t CountingTransport::CountPush(const TableRequest& t) {
 }
 
 size_t CountingTransport::CountTable(const TableRequest& t) {
-  const size_t checks = KeyBytes(t.check_keys) + ClockBytes(t.check_clocks);
+  const size_t checks = ListBytes(t.check_names, t.check_keys) + ClockBytes(t.check_clocks);
   const size_t left = KeyBytes(t.dropped);
   counts_.checks += t.check_keys.size();
   counts_.check_bytes += checks;
   counts_.left_bytes += left;
-  const size_t fetches = KeyBytes(t.fetch_keys);
+  const size_t fetches = ListBytes(t.fetch_names, t.fetch_keys);
   for (size_t i = 0; i < t.fetch_keys.size(); ++i) {
     ClassBytes* const pull = cached(t.fetch_keys[i]) ? &counts_.update_pull : &counts_.miss_pull;
     pull->key_bytes += ShareOf(fetches, i, t.fetch_keys.size());
@@ -212,7 +233,11 @@ void CountingTransport::SeeReply(Span<const uint8_t> frame) {
   for (; !parts.done(); ++count) {
     Reply p;
     MustBe(parts.Next(&p).ok(), "a part of a reply cannot be read");
-    for (const TableReply& t : p.tables) {
+    for (TableReply& t : p.tables) {
+      if (!t.notified_names.empty()) {
+        const NamedKeys& ring = rings_.at({p.partition, t.table});
+        MustBe(CompleteKeys(ring, ring.appended(), t.notified_names, &t.notified_keys), "an unknown name");
+      }
       if (tables.insert(t.table).second) once += SpecBytes(t);
       sections += CountTable(t, fetched_[{p.partition, t.table}]);
     }
@@ -239,7 +264,7 @@ size_t CountingTransport::CountTable(const TableReply& t, const Vector<Key>& fet
     row(t.fetched_clocks[i], cached(fetched[i]) ? &counts_.update_pull : &counts_.miss_pull);
   }
   MustBe(next == t.rows.data() + t.rows.size(), "rows of no class");
-  const size_t names = KeyBytes(t.notified_keys);
+  const size_t names = ListBytes(t.notified_names, t.notified_keys);
   size_t lags = NumberBytes(t.lag_histogram);
   if (lags > 0) lags += VarintBytes(t.lag_histogram.size());
   counts_.check_bytes += lags;

@@ -66,8 +66,12 @@ class CountingTransport : public ReplayNetwork {
   size_t CountPush(const TableRequest& t);
   size_t CountTable(const TableReply& t, const Vector<Key>& fetched);
 
+  // Gives the lists of a table with names all their keys.
+  void Complete(uint32_t partition, TableRequest* t);
+
   Counts counts_;
   Keys written_;
+  std::map<std::pair<uint32_t, uint64_t>, NamedKeys> rings_;  // by partition and table
   std::map<std::pair<uint32_t, uint64_t>, Vector<Key>> fetched_;  // by partition and table, of one request
 };
 

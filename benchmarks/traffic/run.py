@@ -58,7 +58,7 @@ class Run:
     """The settings of one run.
 
     Attributes:
-      stream: criteo_scaled, graph, census or movielens (streams.py).
+      stream: criteo_scaled, criteo_hashed, graph, census or movielens (streams.py).
       samples: how many, of all workers together; the first quarter warms up and is not counted.
       workers: N.
       dim: floats a row.
@@ -159,6 +159,10 @@ def sweeps(samples: int, quick: bool) -> dict[str, list[Run]]:
             ),
             change(base, **(DEFAULT | {"wire": "float32"})),  # whose rows say what reads have missed
             change(base, bound="0", cache=0, wire="int4", optimizer=ROWS),
+            *(
+                change(base, stream="criteo_hashed", optimizer=ROWS, **setting)
+                for setting in (EXACT, *BOUNDS_BY_AGE)
+            ),
         ],
         # Exact, rounded and within bounds; then a graph, whose default sends most of its rows.
         "on_demand": [

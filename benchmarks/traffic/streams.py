@@ -163,7 +163,8 @@ def make_stream(place: Path, name: str, samples: int, seed: int, placement: Plac
 
     Args:
       place: the folder of such files.
-      name: "criteo_scaled", "criteo_like", "graph", "census" or "movielens".
+      name: "criteo_scaled", "criteo_hashed", which has hashes of 64 bits in place of its ids, "criteo_like",
+        "graph", "census" or "movielens".
       samples: rows of it.
       seed: of the generator, or of the order of real rows.
       placement: of the samples of each step on the workers: by a field of a Criteo-like stream, by "location"
@@ -174,6 +175,8 @@ def make_stream(place: Path, name: str, samples: int, seed: int, placement: Plac
     if not path.exists():
         if name == "criteo_scaled":
             keys = criteo_scaled_keys(samples, seed)
+        elif name == "criteo_hashed":
+            keys = hashes(tf.constant(criteo_scaled_keys(samples, seed))).numpy().astype(np.int64)
         elif name == "criteo_like":
             keys = criteo_like_keys(samples, seed)
         elif name == "graph":

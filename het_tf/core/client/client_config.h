@@ -28,6 +28,9 @@ struct ClientConfig {
   // A store that is out of memory fails the call at once: for a store that shares this process's
   // memory.
   bool fail_out_of_memory = false;
+  // Tables whose keys are so far apart, in the mean, name them (wire/named_keys.h): a gap of 2^22 takes three
+  // bytes, a name one or two.
+  uint64_t far_keys = uint64_t{1} << 22;
   double first_backoff = 0.01;
   double max_backoff = 1;
   Durability durability = Durability::kApplied;

@@ -25,6 +25,7 @@ Exchange::Exchange(Transport* transport, const ClientConfig& config, const Cache
   session_config_.backoff = {config.first_backoff, config.max_backoff};
   session_config_.keep_applied = config.durability != Durability::kApplied;
   session_config_.most_read_bytes = config.max_read_bytes;
+  session_config_.far_keys = config.far_keys;
   // Half of the time, since two machines measure it.
   session_config_.forgotten_after = kClientSeconds / 2.0;
   session_config_.new_id = [this] { return NewId(); };
@@ -181,6 +182,11 @@ void Exchange::OnFrame(Transport::Event* event) {
     if (request != nullptr) frame = request->frame;
     CountReply(request, reply, bytes, tables);
     if (reply.same_seq && request != nullptr) reply.last_seq = request->newest_seq;
+    if (request != nullptr && !session->CompleteNotified(*request, &reply)) {
+      transport_->Reset(session->partition());
+      Failed(session, "a reply that does not fit its request", true);
+      continue;
+    }
     OnReply(session, request, reply);
   }
   if (read.ok() && parts.done()) {

@@ -101,15 +101,17 @@ void Exchange::Make(const Outgoing& sending, OutRequest* request) {
       if (push.left > 0) request->notified_ack = what.frame->notified_ack;
     }
   }
-  if (what.read == nullptr) return;
-  for (TableRead& asked : what.read->tables) {
-    asked.Sort();
-    OutTableRequest* const t = TableOf(session, *asked.cache, request);
-    t->check_keys = asked.checks;
-    t->check_clocks = asked.clocks;
-    t->fetch_keys = asked.fetches;
+  if (what.read != nullptr) {
+    for (TableRead& asked : what.read->tables) {
+      asked.Sort();
+      OutTableRequest* const t = TableOf(session, *asked.cache, request);
+      t->check_keys = asked.checks;
+      t->check_clocks = asked.clocks;
+      t->fetch_keys = asked.fetches;
+    }
+    subscriptions_->FillIn(*session, what.read.get(), request);
   }
-  subscriptions_->FillIn(*session, what.read.get(), request);
+  session->NameLists(*tables_, request);
 }
 
 void Exchange::CountRequests(const std::vector<Outgoing>& parts, const std::vector<OutRequest>& requests,

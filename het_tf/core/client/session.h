@@ -14,7 +14,9 @@
 //    unless nothing else was in flight: then the partition has moved to another server and back.
 // 3. Identity. The partition knows pushes by client id and number. If its numbers cannot be met (it forgot
 //    this client, or lost pushes that are not kept) the remaining frames get a new id and numbers from 1.
-// 4. Epochs. A table that was loaded or cleared has a new epoch: the partition refuses the request and
+// 4. Names. Keys that are hashes go by names of a byte or two (named_keys.h), by a ring of each table. After a
+//    failure all rings begin anew: whether the partition appended what was in flight is not known.
+// 5. Epochs. A table that was loaded or cleared has a new epoch: the partition refuses the request and
 //    answers with the new epoch.
 //
 // Not thread-safe. Adding throws std::bad_alloc.
@@ -29,8 +31,10 @@
 #include <vector>
 
 #include "het_tf/core/client/backoff.h"
+#include "het_tf/core/client/cached_tables.h"
 #include "het_tf/core/client/partition_read.h"
 #include "het_tf/core/client/push_log.h"
+#include "het_tf/core/wire/named_keys.h"
 #include "het_tf/core/wire/reply.h"
 #include "het_tf/core/wire/request.h"
 
@@ -72,6 +76,7 @@ class Session {
     bool keep_applied = false;          // the caller says when applied frames are durable: ForgetThrough
     size_t most_read_bytes = SIZE_MAX;  // limit on the answer to one request
     double forgotten_after = 0;         // seconds without a push after which a partition may forget a client
+    uint64_t far_keys = 0;              // ClientConfig's
     std::function<ClientId()> new_id;
   };
   // One request that may be sent; null: no such part.
@@ -93,6 +98,9 @@ class Session {
     uint64_t incarnation = 0;    // that it named as known
     ClientId client;             // the answer's last_seq is about this id
     bool subscribes = false;     // the answer names subscribed rows that have moved
+    // How many keys its tables' rings had behind it; and whether it relied on rings that were there before.
+    std::vector<std::pair<uint64_t, uint64_t>> named{};
+    bool relied = false;
   };
 
   Session(uint32_t partition, ClientId client, const Config* config)
@@ -125,6 +133,10 @@ class Session {
   void Ask(PartitionReadPtr read) { waiting_.push_back(std::move(read)); }
   // The next request, if one may go out now. Nothing changes by asking, until it is sent.
   bool Next(double now, Outgoing* next);
+  // Names the keys of a request that has all its lists, of tables whose keys are far apart.
+  void NameLists(const CachedTables& tables, OutRequest* request);
+  // Completes the notified keys of an answer. Returns false if it does not fit its request.
+  bool CompleteNotified(const Outstanding& request, Reply* reply) const;
   // Sets the request's client, seq, after_seq and incarnation.
   void FillIn(const Outgoing& sending, OutRequest* request) const;
   // The epochs of tables, as the partition has reported them; 0: not known yet.
@@ -167,10 +179,16 @@ class Session {
   void Acknowledge(uint64_t last_seq, double now, Verdict* verdict);
   void OnNewIncarnation(uint64_t last_seq, double now, Verdict* verdict);
   void OnForgotten(Verdict* verdict);
-  void OnEpochs(const Reply& reply, Verdict* verdict);
+  // Returns whether an epoch is another.
+  bool OnEpochs(const Reply& reply, Verdict* verdict);
   void OnGone(const Reply& reply, Verdict* verdict);
   Verdict::Answer OnOk(const Outstanding& request, const Reply& reply, double now, Verdict* verdict);
   void Renumber();
+  // How many keys the table's ring had behind the oldest request in flight that says some; `none`: there is no
+  // such request. Its answer can name keys as long as no more than a ring's size were appended since.
+  uint64_t OldestNamed(uint64_t table, uint64_t none) const;
+  // Limit on `refused_`: then keys go in full, to a partition that has no room for rings.
+  static constexpr uint32_t kMostRefused = 3;
 
   const Config* const config_;
   const uint32_t partition_;
@@ -180,6 +198,8 @@ class Session {
   Progress sent_;
   std::deque<Outstanding> outstanding_;
   std::deque<PartitionReadPtr> waiting_;
+  std::map<uint64_t, NamedKeys> names_;  // by table
+  uint32_t refused_ = 0;                 // times in a row that the partition had other rings
   Backoff backoff_;
   Status fatal_;
   bool resend_ = false;  // all unapplied frames must be sent again, once nothing is in flight

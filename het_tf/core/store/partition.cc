@@ -35,6 +35,17 @@ bool AnyCommon(Span<const Key> first, Span<const Key> second, Key* key) {
   return false;
 }
 
+// Completes lists that came with names. Null: nothing has one.
+bool CompleteTable(const NamedKeys* ring, TableRequest* t) {
+  static const NamedKeys kEmpty(1, 1);
+  if (ring == nullptr) ring = &kEmpty;
+  const auto complete = [&](const Vector<uint32_t>& names, Vector<Key>* keys) {
+    return CompleteKeys(*ring, ring->appended(), names, keys);
+  };
+  return complete(t->push_names, &t->push_keys) && complete(t->check_names, &t->check_keys) &&
+         complete(t->fetch_names, &t->fetch_keys);
+}
+
 // `part`: the number of the request's part.
 bool CheckTable(const TableRequest& t, const Handling& how, uint64_t part, Shard* shard,
                 std::string* message) {
@@ -141,7 +152,8 @@ size_t Partition::bytes() const {
   return sum + changes_.bytes();
 }
 
-FrameStatus Partition::Check(const Request& q, const Handling& how, std::string* message, bool* same_inc) {
+FrameStatus Partition::Check(Request* request, const Handling& how, std::string* message, bool* same_inc) {
+  const Request& q = *request;
   if (!(q.partition == id_)) {
     *message = "the frame is for partition " + std::to_string(q.partition.index) + " of " +
                std::to_string(q.partition.count) + "; this is " + std::to_string(id_.index) + " of " +
@@ -149,19 +161,38 @@ FrameStatus Partition::Check(const Request& q, const Handling& how, std::string*
     return FrameStatus::kWrongPartition;
   }
   ++parts_;
-  size_t bytes = 0;
   EpochDigest digest(q.knows_inc ? incarnation_ : 0);
   named_.clear();
+  bool names = false;
   for (const TableRequest& t : q.tables) {
     Shard* const shard = named_.emplace_back(Find(t.table));
     if (shard == nullptr) {
       *message = "no table with id " + std::to_string(t.table) + "; create it first";
       return FrameStatus::kNoTable;
     }
-    if (!CheckTable(t, how, parts_, shard, message)) return FrameStatus::kBadFrame;
-    bytes += (t.check_keys.size() + t.fetch_keys.size()) *
-             MostAnswerBytes(t.row_format, t.block, shard->rows().row_floats());
     digest.Add(t.table, shard->epoch());
+    names = names || t.names != 0;
+    if (t.names == 0 || t.anew) continue;
+    const NamedKeys* const ring = names_.Find(q.client, t.table);
+    digest.AddNames(ring == nullptr ? 0 : ring->state());
+  }
+  const bool asks = q.knows_inc || !q.tables.empty();
+  const bool same = !asks || q.digest == digest.value(q.request_id);
+  *same_inc = q.knows_inc && same;
+  const uint64_t last = clients_.LastSeq(q.client);
+  const bool gap = q.seq > last + 1 || std::max(last, q.seq) < q.after_seq;
+  // Without equal rings nobody knows which keys it names.
+  if (names && !same) return gap ? FrameStatus::kGap : FrameStatus::kEpoch;
+  size_t bytes = 0;
+  for (size_t i = 0; i < q.tables.size(); ++i) {
+    TableRequest& t = request->tables[i];
+    if (t.names != 0 && !CompleteTable(t.anew ? nullptr : names_.Find(q.client, t.table), &t)) {
+      *message = "a list names a key that its ring does not have, or does not ascend";
+      return FrameStatus::kBadFrame;
+    }
+    if (!CheckTable(t, how, parts_, named_[i], message)) return FrameStatus::kBadFrame;
+    bytes += (t.check_keys.size() + t.fetch_keys.size()) *
+             MostAnswerBytes(t.row_format, t.block, named_[i]->rows().row_floats());
   }
   if (bytes > how.most_bytes) {
     *message = "an answer with all rows that the part asks for takes " + std::to_string(bytes) +
@@ -169,12 +200,16 @@ FrameStatus Partition::Check(const Request& q, const Handling& how, std::string*
                "; ask for fewer rows at once, or raise het.max-reply-bytes at the server";
     return FrameStatus::kBadFrame;
   }
-  const bool asks = q.knows_inc || !q.tables.empty();
-  const bool same = !asks || q.digest == digest.value(q.request_id);
-  *same_inc = q.knows_inc && same;
-  const uint64_t last = clients_.LastSeq(q.client);
-  if (q.seq > last + 1 || std::max(last, q.seq) < q.after_seq) return FrameStatus::kGap;
+  if (gap) return FrameStatus::kGap;
   return same ? FrameStatus::kOk : FrameStatus::kEpoch;
+}
+
+void Partition::AppendNames(const Request& q) {
+  for (const TableRequest& t : q.tables) {
+    if (t.names == 0) continue;
+    NamedKeys* const ring = t.anew ? names_.Begin(q.client, t.table, t.names) : names_.Find(q.client, t.table);
+    if (ring != nullptr) AppendInFull(t, ring);
+  }
 }
 
 Subscribers::Turn Partition::BeginTurn(const Request& q) {
@@ -230,6 +265,8 @@ void Partition::Answer(const Request& q, Reply* p) {
       if (clock != 0) answer.stored_rows.push_back(store.data(row));
     });
     turn.Notify(&answer.notified_keys);
+    const NamedKeys* const ring = t.names == 0 ? nullptr : names_.Find(q.client, t.table);
+    if (ring != nullptr) NameKeys(*ring, answer.notified_keys, &answer.notified_names);
     if (!answer.speaks()) --used;
   }
   p->tables.resize(used);
@@ -240,7 +277,9 @@ void Partition::Answer(const Request& q, Reply* p) {
 Replication Partition::Replicate(Request* q, bool lone) {
   Replication replication;
   replication.time = q->time;
-  replication.frame = lone && IsPushAlone(*q) && !q->knows_inc;
+  const bool names =
+      std::any_of(q->tables.begin(), q->tables.end(), [](const TableRequest& t) { return t.names != 0; });
+  replication.frame = lone && IsPushAlone(*q) && !q->knows_inc && !names;
   if (replication.frame) return replication;
   for (size_t i = 0; i < q->tables.size(); ++i) q->tables[i].epoch = named_[i]->epoch();
   EncodePush(*q, &replication.push);
@@ -276,7 +315,7 @@ Handled Partition::HandlePart(Request* q, ReplyWriter* replies, const Handling& 
   reply.request_id = q->request_id;
   reply.partition = q->partition.index;
   try {
-    reply.status = Check(*q, how, &reply.message, &reply.same_inc);
+    reply.status = Check(q, how, &reply.message, &reply.same_inc);
     if (reply.same_inc) reply.inc = 0;
     if (reply.status == FrameStatus::kOk && q->seq != 0 && q->seq == clients_.LastSeq(q->client) + 1) {
       if (how.now != 0 || how.applied_at != 0) q->time = how.now != 0 ? how.now : how.applied_at;
@@ -288,6 +327,7 @@ Handled Partition::HandlePart(Request* q, ReplyWriter* replies, const Handling& 
     reply.last_seq = clients_.LastSeq(q->client);
     reply.same_seq = reply.last_seq == q->newest_seq();
     if (reply.same_seq) reply.last_seq = 0;
+    if (reply.status == FrameStatus::kOk) AppendNames(*q);
     handled.pulled = AnswerTables(*q, &reply);
     replies->Add(reply);
     for (const TableReply& t : reply.tables) handled.rows += t.stored_rows.size();

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "het_tf/core/store/change_log.h"
+#include "het_tf/core/store/client_names.h"
 #include "het_tf/core/store/known_clients.h"
 #include "het_tf/core/store/shard.h"
 #include "het_tf/core/store/subscribers.h"
@@ -113,6 +114,9 @@ class Partition {
   // Soft state: the clients' subscriptions (subscribers.h).
   Subscribers& subscribers() { return subscribers_; }
   const Subscribers& subscribers() const { return subscribers_; }
+  // Soft state: the keys that clients have named (client_names.h).
+  ClientNames& names() { return names_; }
+  const ClientNames& names() const { return names_; }
   // Call at changes of rows other than by HandlePart and sweeps. Returns the change's number, for
   // Shard::MarkChanged.
   uint64_t RowsChanged(uint64_t table) {
@@ -126,12 +130,14 @@ class Partition {
   ChangeLog& changes() { return changes_; }
   const ChangeLog& changes() const { return changes_; }
 
-  // Bytes of rows. Subscribers are not included; the rest is small.
+  // Bytes of rows. Subscribers and names are not included; the rest is small.
   size_t bytes() const;
 
  private:
-  // *same_inc: the request knew the current incarnation.
-  FrameStatus Check(const Request& request, const Handling& how, std::string* message, bool* same_inc);
+  // Completes lists with names. *same_inc: the request knew the current incarnation.
+  FrameStatus Check(Request* request, const Handling& how, std::string* message, bool* same_inc);
+  // Appends the keys that a request had in full to its client's rings.
+  void AppendNames(const Request& request);
   // Returns the data that copies need for a push, before it is applied.
   Replication Replicate(Request* request, bool lone);
   // `owned`: refuses pushes that copies must accept because their owner did.
@@ -152,6 +158,7 @@ class Partition {
   uint64_t table_at_ = 0;  // the sweep of tables continues here
   LoadMark loading_;
   Subscribers subscribers_;
+  ClientNames names_;
   ChangeLog changes_;
   uint64_t parts_ = 0;    // number of parts checked
   Vector<Shard*> named_;  // by the tables of the part that was checked last

@@ -65,6 +65,7 @@ Swept Partition::SweepPushed(const Request& request, uint32_t now, std::vector<B
 
 Swept Partition::Sweep(uint32_t now, size_t budget, std::vector<Bytes>* removals) {
   subscribers_.ForgetSilent(now);
+  names_.ForgetSilent(now);
   Swept swept;
   swept.clients = clients_.Sweep(now, budget, removals);
   const size_t tables = std::min(shards_.size(), kTablesAtOnce);

@@ -11,7 +11,7 @@
 
 namespace het::frame {
 
-constexpr uint8_t kVersion = 5;
+constexpr uint8_t kVersion = 6;
 
 constexpr uint32_t kRequestMagic = 0x51544548;  // "HETQ"
 constexpr uint32_t kReplyMagic = 0x52544548;    // "HETR"
@@ -65,6 +65,33 @@ inline void WriteClocks(Span<const Clock> clocks, Writer* w) {
 inline void WriteKeys(Span<const Key> keys, Writer* w) {
   w->Varint(keys.size());
   WriteAscending(keys, w);
+}
+
+// A list with names (named_keys.h): these, then the keys that have none.
+template <typename Keys>
+void WriteNamed(Span<const uint32_t> names, const Keys& keys, Writer* w) {
+  uint64_t sum = 0;
+  for (const uint32_t name : names) sum += name;
+  WriteNumbers(
+      names.size(), sum, [&names](size_t i) { return uint64_t{names[i]}; }, w);
+  Vector<Key> in_full;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == 0) in_full.push_back(keys[i]);
+  }
+  WriteAscending(in_full, w);
+}
+
+// Appends to both.
+inline void ReadNamed(size_t n, Reader* r, Vector<uint32_t>* names, Vector<Key>* keys) {
+  if (n > 8 * r->left()) return r->Fail();
+  names->resize(n);
+  size_t in_full = 0;
+  ReadNumbers(n, r, [&](size_t i, uint64_t name) {
+    (*names)[i] = static_cast<uint32_t>(name);
+    in_full += name == 0;
+    return name <= UINT32_MAX;
+  });
+  if (r->ok()) ReadAscending(in_full, r, keys);
 }
 
 // Ticks are mostly 1: as a number to write they change places with 0.

@@ -96,7 +96,9 @@ Status ReplyParts::ReadTable(TableReply* t, FrameStatus status, uint8_t flags, s
     if (t->fetched_clocks.size() != fetched) return Broken("clocks");
   }
   if (has(reply::kNotifiedKeys)) {
-    ReadAscending(r.Varint(), &r, &t->notified_keys);
+    const uint64_t notified = r.Varint();
+    !epoch && has(reply::kNames) ? ReadNamed(notified, &r, &t->notified_names, &t->notified_keys)
+                                 : ReadAscending(notified, &r, &t->notified_keys);
   }
   if (!r.ok() || !ok) return Broken("clocks");
   const size_t rows = t->KnownRows();

@@ -25,7 +25,7 @@ size_t SizeBound(const Reply& p) {
     bytes += 80 +
              10 * (t.refreshed_clocks.size() + t.fetched_clocks.size() + t.lag_histogram.size() +
                    t.notified_keys.size()) +
-             5 * t.refreshed.size() + RowsOf(t) * MostRowBytes(t.row_format, t.block, t.row_floats);
+             5 * (t.refreshed.size() + t.notified_names.size()) + RowsOf(t) * MostRowBytes(t.row_format, t.block, t.row_floats);
   }
   return bytes;
 }
@@ -113,6 +113,8 @@ void ReplyWriter::AddTable(const TableReply& t, FrameStatus status, bool more, W
   if (!t.lag_histogram.empty()) flags |= reply::kLags;
   if (epoch) flags |= reply::kEpoch;
   if (!t.notified_keys.empty()) flags |= reply::kNotifiedKeys;
+  const bool names = !epoch && !t.notified_names.empty();
+  if (names) flags |= reply::kNames;
   if (more) flags |= kMore;
   w->Fixed(flags);
   tables_.Write(flags, t, w);
@@ -126,7 +128,12 @@ void ReplyWriter::AddTable(const TableReply& t, FrameStatus status, bool more, W
     w->Varint(t.fetched_clocks.size());
     WriteClocks(t.fetched_clocks, w);
   }
-  if (!t.notified_keys.empty()) WriteKeys(t.notified_keys, w);
+  if (names) {
+    w->Varint(t.notified_names.size());
+    WriteNamed(t.notified_names, t.notified_keys, w);
+  } else if (!t.notified_keys.empty()) {
+    WriteKeys(t.notified_keys, w);
+  }
   for (const float *row = t.rows.data(), *end = row + t.rows.size(); row < end; row += t.row_floats) {
     PackRows({t.row_format}, t.block, t.row_floats, &row, 1, w);
   }

@@ -20,6 +20,7 @@ constexpr uint8_t kFetched = 8;
 constexpr uint8_t kLags = 16;
 constexpr uint8_t kEpoch = 32;  // only if the part's status is kEpoch
 constexpr uint8_t kNotifiedKeys = 64;
+constexpr uint8_t kNames = 32;  // of the notified keys; only if the part's status is another
 
 // A limit on the buckets of a histogram of lags.
 constexpr uint64_t kBucketCounts = 66;

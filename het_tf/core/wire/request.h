@@ -13,6 +13,7 @@
 #include "het_tf/core/row/row_format.h"
 #include "het_tf/core/wire/bound.h"
 #include "het_tf/core/wire/ids.h"
+#include "het_tf/core/wire/named_keys.h"
 #include "het_tf/core/wire/out_frame.h"
 
 namespace het {
@@ -29,10 +30,15 @@ struct RequestTable {
   // of a check: refresh keys whose clock at the server is further past the given one than `bound` allows, or
   // behind it
   Bound bound;
+  // The size of the ring by which lists name keys (named_keys.h); 0: there is none, and all lists have keys in
+  // full. `anew`: the client begins a ring with this part.
+  uint32_t names = 0;
+  bool anew = false;
 
   friend bool operator==(const RequestTable& a, const RequestTable& b) {
     return a.table == b.table && a.update_floats == b.update_floats && a.bound == b.bound &&
-           a.push_format == b.push_format && a.row_format == b.row_format && a.block == b.block;
+           a.push_format == b.push_format && a.row_format == b.row_format && a.block == b.block &&
+           a.names == b.names && a.anew == b.anew;
   }
 };
 
@@ -40,7 +46,13 @@ struct RequestTable {
 // from where they are.
 template <template <typename> class List>
 struct TableRequestOf : RequestTable {
-  uint64_t epoch = 0;  // for Encode; Decode leaves it 0: see Request::digest
+  uint64_t epoch = 0;        // for Encode; Decode leaves it 0: see Request::digest
+  uint64_t names_state = 0;  // the same, of the ring
+  // With a ring: the names of the pushes whose rows stay, of the checks and of the fetches. Encode takes all
+  // keys, too; Decode gives those that have no name, until CompleteKeys.
+  Vector<uint32_t> push_names;
+  Vector<uint32_t> check_names;
+  Vector<uint32_t> fetch_names;
   // push
   List<Key> push_keys;
   List<uint32_t> push_ticks;
@@ -60,10 +72,15 @@ struct TableRequestOf : RequestTable {
   bool subscribe = false;
   Vector<Key> dropped;
 
+  // Also before CompleteKeys.
+  size_t pushes() const { return std::max(push_keys.size(), push_names.size() + left); }
+  size_t fetches() const { return std::max(fetch_keys.size(), fetch_names.size()); }
+
   // Empties the lists, whose memory the next part uses again, and forgets the epoch; the next part
   // writes all the rest.
   void Clear() {
-    epoch = 0;
+    epoch = names_state = 0;
+    for (Vector<uint32_t>* each : {&push_names, &check_names, &fetch_names}) each->clear();
     for (Vector<Key>* keys : {&push_keys, &check_keys, &fetch_keys, &dropped}) keys->clear();
     push_ticks.clear();
     push_updates.clear();
@@ -102,17 +119,33 @@ struct RequestOf {
   uint64_t newest_seq() const { return std::max(seq, after_seq); }
 };
 
+// Appends the keys that a table's lists have in full to the ring. Both sides must do it after all names of the
+// part were looked up.
+template <template <typename> class List>
+void AppendInFull(const TableRequestOf<List>& t, NamedKeys* ring) {
+  const auto append = [ring](const Vector<uint32_t>& names, const List<Key>& keys) {
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (names[i] == 0) ring->Append(keys[i]);
+    }
+  };
+  append(t.push_names, t.push_keys);
+  append(t.check_names, t.check_keys);
+  append(t.fetch_names, t.fetch_keys);
+}
+
 using TableRequest = TableRequestOf<Vector>;
 using Request = RequestOf<Vector>;
 using OutTableRequest = TableRequestOf<ConstSpan>;
 using OutRequest = RequestOf<ConstSpan>;
 
-// A digest of the epochs of a part's tables, in order, and of the partition's incarnation; `inc` 0: without
+// A digest of the epochs of a part's tables, in order, of the rings that their lists name keys by, and of the partition's incarnation; `inc` 0: without
 // it. Another state has an equal digest once in 2^32 requests, and each request has another digest.
 class EpochDigest {
  public:
   explicit EpochDigest(uint64_t inc);
   void Add(uint64_t table, uint64_t epoch);
+  // `state`: of the table's ring.
+  void AddNames(uint64_t state);
   uint32_t value(uint32_t request_id) const;
 
  private:

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "het_tf/core/wire/frame_bytes.h"
+#include "het_tf/core/wire/named_keys.h"
 #include "het_tf/core/wire/parts.h"
 #include "het_tf/core/wire/request_flags.h"
 
@@ -110,6 +111,10 @@ bool frame::ReadHead(Reader* r, RequestTable* head) {
   head->push_format = static_cast<RowFormat>(formats & 15);
   head->row_format = static_cast<RowFormat>(formats >> 4);
   if (formats != 0) head->block = Narrow(r->Varint(), &ok);
+  const uint64_t names = r->Varint();
+  head->names = Narrow(names / 2, &ok);
+  head->anew = names % 2 != 0;
+  ok = ok && (names == 0 || NamedKeys::IsSize(head->names));
   return r->ok() && ok && IsRowFormat(formats & 15) && IsRowFormat(formats >> 4);
 }
 
@@ -118,17 +123,20 @@ Status RequestParts::ReadTable(TableRequest* t, uint8_t flags) {
   const auto has = [flags](uint8_t flag) { return (flags & flag) != 0; };
   bool ok = true;
   HET_RETURN_IF_ERROR(tables_.Read(flags, &r, t));
+  const auto keys = [&](uint64_t n, Vector<uint32_t>* names, Vector<Key>* in_full) {
+    t->names == 0 ? ReadAscending(n, &r, in_full) : ReadNamed(n, &r, names, in_full);
+  };
   t->subscribe = has(request::kSubscribe);
   t->left = 0;
   if (has(request::kPush)) {
     const uint64_t pushes = r.Varint();
     t->left = Narrow(r.Varint(), &ok);
     if (t->left > pushes) return Broken("a push");
-    ReadAscending(pushes - t->left, &r, &t->push_keys);
+    keys(pushes - t->left, &t->push_names, &t->push_keys);
     ReadAscending(t->left, &r, &t->push_keys);
     if (!r.ok()) return Broken("a push");
-    t->push_ticks.resize(t->push_keys.size());
-    ReadNumbers(t->push_keys.size(), &r, [&](size_t i, uint64_t ticks) {
+    t->push_ticks.resize(pushes);
+    ReadNumbers(pushes, &r, [&](size_t i, uint64_t ticks) {
       t->push_ticks[i] = Narrow(SwapOne(ticks), &ok);
       return ok;
     });
@@ -141,11 +149,11 @@ Status RequestParts::ReadTable(TableRequest* t, uint8_t flags) {
   }
   if (has(request::kCheck)) {
     const uint64_t checks = r.Varint();
-    ReadAscending(checks, &r, &t->check_keys);
+    keys(checks, &t->check_names, &t->check_keys);
     ReadClocks(checks, &r, &t->check_clocks);
     if (!r.ok() || t->check_clocks.size() != checks) return Broken("its checks");
   }
-  if (has(request::kFetch)) ReadAscending(r.Varint(), &r, &t->fetch_keys);
+  if (has(request::kFetch)) keys(r.Varint(), &t->fetch_names, &t->fetch_keys);
   if (has(request::kDropped)) ReadAscending(r.Varint(), &r, &t->dropped);
   return r.ok() ? Status() : Broken("its fetches");
 }

@@ -25,7 +25,7 @@ size_t SizeBound(Span<const Q> parts) {
       bytes += 80 +
                10 * (t.push_keys.size() + t.check_keys.size() + t.check_clocks.size() + t.fetch_keys.size() +
                      t.dropped.size()) +
-               5 * t.push_ticks.size() +
+               5 * (t.push_ticks.size() + t.push_names.size() + t.check_names.size() + t.fetch_names.size()) +
                t.push_keys.size() * MostRowBytes(t.push_format, t.block, t.update_floats);
     }
   }
@@ -122,7 +122,9 @@ class RequestWriter {
     if ((flags & (request::kKnowsInc | request::kTables)) == 0) return;
     EpochDigest digest((flags & request::kKnowsInc) != 0 ? inc : 0);
     for (const TableOf& t : q.tables) {
-      if (Takes(t)) digest.Add(t.table, t.epoch);
+      if (!Takes(t)) continue;
+      digest.Add(t.table, t.epoch);
+      if (!push_only_ && t.names != 0 && !t.anew) digest.AddNames(t.names_state);
     }
     w_.Fixed(digest.value(q.request_id));
   }
@@ -130,7 +132,11 @@ class RequestWriter {
   void Table(const TableOf& t, bool more) {
     const size_t begin = out_->size();
     RequestTable head = t;
-    if (push_only_) head.bound = Bound();
+    if (push_only_) {
+      head.bound = Bound();
+      head.names = 0;
+      head.anew = false;
+    }
     uint8_t flags = heads_.Find(head);
     if (!t.push_keys.empty()) flags |= request::kPush;
     if (!push_only_) {
@@ -147,7 +153,7 @@ class RequestWriter {
       const size_t stay = t.push_keys.size() - t.left;
       w_.Varint(t.push_keys.size());
       w_.Varint(t.left);
-      WriteAscending(Span<const Key>(t.push_keys.data(), stay), &w_);
+      Keys(head.names, t.push_names, Span<const Key>(t.push_keys.data(), stay));
       WriteAscending(Span<const Key>(t.push_keys.data() + stay, t.left), &w_);
       WriteTicks(t.push_ticks, &w_);
       rows = out_->size();
@@ -159,12 +165,21 @@ class RequestWriter {
       rows = out_->size() - rows;
     }
     if ((flags & request::kCheck) != 0) {
-      WriteKeys(t.check_keys, &w_);
+      w_.Varint(t.check_keys.size());
+      Keys(head.names, t.check_names, t.check_keys);
       WriteClocks(t.check_clocks, &w_);
     }
-    if ((flags & request::kFetch) != 0) WriteKeys(t.fetch_keys, &w_);
+    if ((flags & request::kFetch) != 0) {
+      w_.Varint(t.fetch_keys.size());
+      Keys(head.names, t.fetch_names, t.fetch_keys);
+    }
     if ((flags & request::kDropped) != 0) WriteKeys(t.dropped, &w_);
     if (sizes_ != nullptr) sizes_->push_back({out_->size() - begin, rows});
+  }
+
+  template <typename List>
+  void Keys(uint32_t ring, const Vector<uint32_t>& names, const List& keys) {
+    ring == 0 ? WriteAscending(keys, &w_) : WriteNamed(names, keys, &w_);
   }
 
   const bool push_only_;
@@ -201,6 +216,7 @@ void frame::WriteHead(const RequestTable& head, Writer* w) {
                                             static_cast<uint8_t>(head.row_format) << 4);
   w->Fixed(formats);
   if (formats != 0) w->Varint(head.block);
+  w->Varint(2 * uint64_t{head.names} + (head.anew ? 1 : 0));
 }
 
 EpochDigest::EpochDigest(uint64_t inc) : digest_(Mix64(inc ^ 0x68657465706f6368)) {}
@@ -210,6 +226,8 @@ uint32_t EpochDigest::value(uint32_t request_id) const {
 }
 
 void EpochDigest::Add(uint64_t table, uint64_t epoch) { digest_ = Mix64(Mix64(digest_ ^ table) ^ epoch); }
+
+void EpochDigest::AddNames(uint64_t state) { digest_ = Mix64(digest_ ^ state); }
 
 bool IsPushAlone(const Request& q) { return IsPushAloneOf(q); }
 

@@ -45,9 +45,9 @@ void FaultyTransport::Count(const OutFrame& frame) {
     for (const TableRequest& t : request.tables) {
       Sent& of = sent[t.table];
       ++of.requests;
-      of.checks += t.check_keys.size();
-      of.resends += again && !t.push_keys.empty();
-      of.pushed += again ? 0 : t.push_keys.size();
+      of.checks += t.check_clocks.size();
+      of.resends += again && t.pushes() > 0;
+      of.pushed += again ? 0 : t.pushes();
     }
   }
 }

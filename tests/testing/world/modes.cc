@@ -83,6 +83,7 @@ WorldConfig RandomConfig(uint64_t seed, bool is_default) {
   c.cache.write_back_rows = Pick<size_t>(seed, "write back", {0, 2, 1000});
   c.most_held = Pick<size_t>(seed, "held", {3, 12, 1000, 1000});
   c.client.max_read_bytes = Pick<size_t>(seed, "read bytes", {100, kMostReadBytes, kMostReadBytes});
+  if (Lot(seed, "names").Chance(0.6)) c.client.far_keys = 0;
   const double fault = Pick<double>(seed, "faults", {0, 0, 0.03, 0.05});
   if (fault > 0) c.faults = Faults::Some(fault);
   c.failovers = Lot(seed, "failovers").Chance(0.4);
@@ -149,6 +150,7 @@ Modes ModesOf(const WorldConfig& c) {
       {"capacity", c.cache.capacity == 0 ? "none" : of(c.cache.capacity < 12, "evicts", "all rows")},
       {"budget", of(c.cache.layer == 0, "of each table", "of all, which moves")},
       {"rows", of(c.age == 0, "new", "aged")},
+      {"names", of(c.client.far_keys == 0, "of all keys", "of far keys")},
       {"stream",
        c.stream == StreamMode::kNone ? "none" : of(c.stream == StreamMode::kPlanned, "planned", "on demand")},
       {"gradients", of(c.summed, "summed", "of each worker")},

@@ -21,7 +21,7 @@ std::string WorldConfig::ToString() const {
               ? std::string(", ") + ChecksName(cache.checks) + ", holds " + std::to_string(most_held)
               : "") +
          (client.durability != Durability::kApplied ? ", keeps frames" : "") +
-         (is_default ? ", the default" : "") + (age > 0 ? ", aged rows" : "") +
+         (client.far_keys == 0 ? ", names" : "") + (is_default ? ", the default" : "") + (age > 0 ? ", aged rows" : "") +
          (faults.delay > 0 ? ", faults" : "") + (failovers ? ", failovers" : "") +
          (operators == Operators::kRows     ? ", rows that operators change"
           : operators == Operators::kTables ? ", tables that operators change"

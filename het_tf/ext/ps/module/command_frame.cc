@@ -75,11 +75,13 @@ int Answer(RedisModuleCtx* ctx, size_t bytes_in, const Bytes& reply) {
   return redis.ReplyWithStringBuffer(ctx, reinterpret_cast<const char*>(reply.data()), reply.size());
 }
 
-// A server without memory first forgets clients' subscriptions: clients then ask instead.
+// A server without memory first forgets clients' subscriptions and names: clients then ask, and say keys in
+// full, instead.
 void LimitSubscribers(RedisModuleCtx* ctx, Partition* partition) {
   const bool full = OutOfMemory(ctx);
   Subscribers& subscribers = partition->subscribers();
   if (full) subscribers.Clear();
+  if (full) partition->names().Clear();
   subscribers.set_limit(full ? 0 : Subscribers::kMostRows);
 }
 

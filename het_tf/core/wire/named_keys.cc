@@ -1,0 +1,53 @@
+#include "het_tf/core/wire/named_keys.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace het {
+
+NamedKeys::NamedKeys(uint32_t size, uint32_t kept) : size_(size), state_(Mix64(size)), keys_(kept) {
+  numbers_.reserve(size + 1);
+}
+
+void NamedKeys::Append(Key key) noexcept {
+  if (appended_ >= size_) {
+    const uint64_t last = appended_ - size_;
+    const auto leaves = numbers_.find(keys_[last % keys_.size()]);
+    if (leaves != numbers_.end() && leaves->second == last) numbers_.erase(leaves);
+  }
+  keys_[appended_ % keys_.size()] = key;
+  numbers_[key] = appended_++;  // has room
+  state_ = Mix64(state_ ^ static_cast<uint64_t>(key));
+}
+
+uint32_t NamedKeys::Find(Key key) const {
+  const auto found = numbers_.find(key);
+  return found == numbers_.end() ? kNone : static_cast<uint32_t>(found->second % size_);
+}
+
+const Key* NamedKeys::At(uint32_t name, uint64_t appended) const {
+  if (name >= size_ || name >= appended || appended > appended_) return nullptr;
+  const uint64_t number = appended - 1 - (appended - 1 - name) % size_;
+  return appended_ - number <= keys_.size() ? &keys_[number % keys_.size()] : nullptr;
+}
+
+void NameKeys(const NamedKeys& ring, Span<const Key> keys, Vector<uint32_t>* names) {
+  names->resize(keys.size());
+  for (size_t i = 0; i < keys.size(); ++i) (*names)[i] = ring.Find(keys[i]) + 1;  // kNone: 0
+}
+
+bool CompleteKeys(const NamedKeys& ring, uint64_t appended, Span<const uint32_t> names, Vector<Key>* keys) {
+  Vector<Key> all(names.size());
+  const Key* in_full = keys->data();
+  for (size_t i = 0; i < names.size(); ++i) {
+    const Key* const key = names[i] == 0 ? in_full++ : ring.At(names[i] - 1, appended);
+    if (key == nullptr || (i > 0 && *key <= all[i - 1])) return false;
+    all[i] = *key;
+  }
+  // A push has keys of rows that left behind those.
+  all.insert(all.end(), in_full, static_cast<const Key*>(keys->data() + keys->size()));
+  keys->swap(all);
+  return true;
+}
+
+}  // namespace het
