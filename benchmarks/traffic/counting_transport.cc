@@ -180,7 +180,8 @@ void CountingTransport::Complete(uint32_t partition, TableRequest* t) {
   MustBe(ring != rings_.end() &&
              CompleteKeys(ring->second, ring->second.appended(), t->push_names, &t->push_keys) &&
              CompleteKeys(ring->second, ring->second.appended(), t->check_names, &t->check_keys) &&
-             CompleteKeys(ring->second, ring->second.appended(), t->fetch_names, &t->fetch_keys),
+             CompleteKeys(ring->second, ring->second.appended(), t->fetch_names, &t->fetch_keys) &&
+             CompleteKeys(ring->second, ring->second.appended(), t->dropped_names, &t->dropped),
          "keys that nobody has named");
   AppendInFull(*t, &ring->second);
 }
@@ -189,7 +190,8 @@ size_t CountingTransport::CountPush(const TableRequest& t) {
   const size_t n = t.push_keys.size();
   if (n == 0) return 0;
   const Span<const Key> keys = t.push_keys;
-  const size_t names = ListBytes(t.push_names, keys.subspan(0, n - t.left)) + KeyBytes(keys.subspan(n - t.left, t.left)) +
+  const size_t names = ListBytes(t.push_names, keys.subspan(0, n - t.left)) +
+                       KeyBytes(keys.subspan(n - t.left, t.left)) +
                        BytesOf([&](Writer* w) { frame::WriteTicks(t.push_ticks, w); });
   size_t sections = names;
   Reader updates(t.packed_updates);
@@ -210,7 +212,7 @@ size_t CountingTransport::CountPush(const TableRequest& t) {
 
 size_t CountingTransport::CountTable(const TableRequest& t) {
   const size_t checks = ListBytes(t.check_names, t.check_keys) + ClockBytes(t.check_clocks);
-  const size_t left = KeyBytes(t.dropped);
+  const size_t left = ListBytes(t.dropped_names, t.dropped);
   counts_.checks += t.check_keys.size();
   counts_.check_bytes += checks;
   counts_.left_bytes += left;

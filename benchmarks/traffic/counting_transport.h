@@ -71,7 +71,7 @@ class CountingTransport : public ReplayNetwork {
 
   Counts counts_;
   Keys written_;
-  std::map<std::pair<uint32_t, uint64_t>, NamedKeys> rings_;  // by partition and table
+  std::map<std::pair<uint32_t, uint64_t>, NamedKeys> rings_;      // by partition and table
   std::map<std::pair<uint32_t, uint64_t>, Vector<Key>> fetched_;  // by partition and table, of one request
 };
 

@@ -6,8 +6,8 @@
 namespace het {
 namespace {
 
-// The size of a ring: half as many again as the rows of the table that the cache may have of a partition. 0: it
-// caches none.
+// The size of a ring: half as many again as the rows of the table that the cache may have of a partition. 0:
+// it caches none.
 uint32_t RingSize(const CachedTables& tables, uint64_t table) {
   const size_t rows = tables.at(table).capacity() / tables.layout().OfTable(table).group;
   if (tables.at(table).capacity() == 0) return 0;
@@ -71,13 +71,15 @@ void Session::NameLists(const CachedTables& tables, OutRequest* request) {
       ring = names_.try_emplace(t.table, size, 2 * size).first;
       t.anew = true;
     }
-    const uint64_t appended = ring->second.appended() + stay.size() + t.check_keys.size() + t.fetch_keys.size();
+    const uint64_t appended =
+        ring->second.appended() + stay.size() + t.check_keys.size() + t.fetch_keys.size();
     if (appended - OldestNamed(t.table, appended) > ring->second.size()) continue;
     t.names = ring->second.size();
     t.names_state = ring->second.state();
     NameKeys(ring->second, stay, &t.push_names);
     NameKeys(ring->second, t.check_keys, &t.check_names);
     NameKeys(ring->second, t.fetch_keys, &t.fetch_names);
+    NameKeys(ring->second, t.dropped, &t.dropped_names);
     AppendInFull(t, &ring->second);
   }
 }

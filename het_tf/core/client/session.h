@@ -14,7 +14,8 @@
 //    unless nothing else was in flight: then the partition has moved to another server and back.
 // 3. Identity. The partition knows pushes by client id and number. If its numbers cannot be met (it forgot
 //    this client, or lost pushes that are not kept) the remaining frames get a new id and numbers from 1.
-// 4. Names. Keys that are hashes go by names of a byte or two (named_keys.h), by a ring of each table. After a
+// 4. Names. Keys that are hashes go by names of a byte or two (named_keys.h), by a ring of each table. After
+// a
 //    failure all rings begin anew: whether the partition appended what was in flight is not known.
 // 5. Epochs. A table that was loaded or cleared has a new epoch: the partition refuses the request and
 //    answers with the new epoch.
@@ -184,8 +185,8 @@ class Session {
   void OnGone(const Reply& reply, Verdict* verdict);
   Verdict::Answer OnOk(const Outstanding& request, const Reply& reply, double now, Verdict* verdict);
   void Renumber();
-  // How many keys the table's ring had behind the oldest request in flight that says some; `none`: there is no
-  // such request. Its answer can name keys as long as no more than a ring's size were appended since.
+  // How many keys the table's ring had behind the oldest request in flight that says some; `none`: there is
+  // no such request. Its answer can name keys as long as no more than a ring's size were appended since.
   uint64_t OldestNamed(uint64_t table, uint64_t none) const;
   // Limit on `refused_`: then keys go in full, to a partition that has no room for rings.
   static constexpr uint32_t kMostRefused = 3;

@@ -26,11 +26,11 @@
 // none of one below 2^-39 of it. Integers keep 1/254 to 1/127 (8 bits), 1/31 to 1/16 (5 bits) or 1/15 to 1/8
 // (4 bits) of the block's largest for all elements. 2-bit integers keep a sign, and whether an element is
 // above the mean magnitude or so: by the quantizer of least mean squared error of four equal steps (Max 1960,
-// "Quantizing for minimum distortion"), whose step is .996 of a normal deviate's deviation, to a power of two.
-// A single float keeps 8 bits, or in kInt4 and kInt5 3. Scales are powers of two: so integers up to 2048 (16
-// bits), 127, 15 and 7 are exact, packing an unpacked row again changes no number, and x - Unpack(x) is exact,
-// but of 2-bit integers. A block with a number that is infinite, not a number or next to the largest float is
-// not rounded, nor one above 2^31 in kInt4 and kInt5.
+// "Quantizing for minimum distortion"), whose step is .996 of a normal deviate's deviation, to a power of
+// two. A single float keeps 8 bits, or in kInt4 and kInt5 3. Scales are powers of two: so integers up to 2048
+// (16 bits), 127, 15 and 7 are exact, packing an unpacked row again changes no number, and x - Unpack(x) is
+// exact, but of 2-bit integers. A block with a number that is infinite, not a number or next to the largest
+// float is not rounded, nor one above 2^31 in kInt4 and kInt5.
 //
 // The sender rounds, and may keep the remainder (an update's error feedback, unsent.h). All machines write
 // the same bits, with and without F16C.

@@ -23,9 +23,8 @@ NamedKeys* ClientNames::Begin(const ClientId& client, uint64_t table, uint32_t s
       own->second.rings.erase(before);
     }
     while (places_ + size > kMostPlaces && clients_.size() > 1) {
-      Forget(std::min_element(clients_.begin(), clients_.end(), [](const auto& a, const auto& b) {
-        return a.second.used < b.second.used;
-      }));
+      Forget(std::min_element(clients_.begin(), clients_.end(),
+                              [](const auto& a, const auto& b) { return a.second.used < b.second.used; }));
     }
     if (places_ + size > kMostPlaces) return nullptr;
     NamedKeys* const ring = &own->second.rings.try_emplace(table, size, size).first->second;

@@ -43,7 +43,7 @@ bool CompleteTable(const NamedKeys* ring, TableRequest* t) {
     return CompleteKeys(*ring, ring->appended(), names, keys);
   };
   return complete(t->push_names, &t->push_keys) && complete(t->check_names, &t->check_keys) &&
-         complete(t->fetch_names, &t->fetch_keys);
+         complete(t->fetch_names, &t->fetch_keys) && complete(t->dropped_names, &t->dropped);
 }
 
 // `part`: the number of the request's part.
@@ -207,7 +207,8 @@ FrameStatus Partition::Check(Request* request, const Handling& how, std::string*
 void Partition::AppendNames(const Request& q) {
   for (const TableRequest& t : q.tables) {
     if (t.names == 0) continue;
-    NamedKeys* const ring = t.anew ? names_.Begin(q.client, t.table, t.names) : names_.Find(q.client, t.table);
+    NamedKeys* const ring =
+        t.anew ? names_.Begin(q.client, t.table, t.names) : names_.Find(q.client, t.table);
     if (ring != nullptr) AppendInFull(t, ring);
   }
 }

@@ -35,14 +35,14 @@
 //                [varint count | notified keys] rows: of the refreshed and the fetched keys whose clock is
 //                not 0 [varint buckets | staleness histogram of the checks that stayed within the bound]
 //
-// A part with tables states the epochs, its rings, and perhaps the incarnation (inc), that its client knows, by a digest
-// of 32 bits: if the partition computes another digest, it does nothing (kEpoch) and answers with all of
-// them. An answer has the inc in full unless the request's digest was right, and its last_seq unless that is
-// the newest push that the request names. An answer omits tables without content.
+// A part with tables states the epochs, its rings, and perhaps the incarnation (inc), that its client knows,
+// by a digest of 32 bits: if the partition computes another digest, it does nothing (kEpoch) and answers with
+// all of them. An answer has the inc in full unless the request's digest was right, and its last_seq unless
+// that is the newest push that the request names. An answer omits tables without content.
 //
-// With `names` (named_keys.h) the keys of pushes whose rows stay, of checks and of fetches are: for each its
-// name + 1, or 0; then those with 0. The answer has the notified keys so, if a flag says it. Left and dropped
-// keys are in full.
+// With `names` (named_keys.h) the keys of pushes whose rows stay, of checks and fetches, and those dropped
+// are: for each its name + 1, or 0; then those with 0. The answer has the notified keys so, if a flag says
+// it.
 //
 // Keys, and positions, ascend in each list, and travel as gaps; these and ticks are Rice codes (base/rice.h;
 // of ticks 0 and 1 change places), clocks are varints. Encoding fails only for lack of memory; decoding

@@ -46,8 +46,8 @@ struct TableReply : ReplyTable {
   Vector<Clock> refreshed_clocks;
   Vector<Clock> fetched_clocks;  // one for each fetch key
   Vector<Key> notified_keys;     // subscribed rows that moved past the bound; their subscriptions have ended
-  // With a ring: the names of these (named_keys.h). Encode takes all keys, too; Decode gives those that have no
-  // name, until CompleteKeys.
+  // With a ring: the names of these (named_keys.h). Encode takes all keys, too; Decode gives those that have
+  // no name, until CompleteKeys.
   Vector<uint32_t> notified_names;
   Vector<float> rows;
   // In place of `rows`, for Encode: each row's address, so that it is copied once. Decode leaves it empty.
@@ -64,8 +64,8 @@ struct TableReply : ReplyTable {
   }
   // Whether it has content about its table.
   bool speaks() const {
-    return !refreshed.empty() || !fetched_clocks.empty() || !notified_keys.empty() || !notified_names.empty() ||
-           !lag_histogram.empty();
+    return !refreshed.empty() || !fetched_clocks.empty() || !notified_keys.empty() ||
+           !notified_names.empty() || !lag_histogram.empty();
   }
 
   // Empties the lists, whose memory the next part reuses, and the epoch; the next part writes the rest.

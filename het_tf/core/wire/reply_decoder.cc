@@ -97,8 +97,8 @@ Status ReplyParts::ReadTable(TableReply* t, FrameStatus status, uint8_t flags, s
   }
   if (has(reply::kNotifiedKeys)) {
     const uint64_t notified = r.Varint();
-    !epoch && has(reply::kNames) ? ReadNamed(notified, &r, &t->notified_names, &t->notified_keys)
-                                 : ReadAscending(notified, &r, &t->notified_keys);
+    !epoch&& has(reply::kNames) ? ReadNamed(notified, &r, &t->notified_names, &t->notified_keys)
+                                : ReadAscending(notified, &r, &t->notified_keys);
   }
   if (!r.ok() || !ok) return Broken("clocks");
   const size_t rows = t->KnownRows();

@@ -25,7 +25,8 @@ size_t SizeBound(const Reply& p) {
     bytes += 80 +
              10 * (t.refreshed_clocks.size() + t.fetched_clocks.size() + t.lag_histogram.size() +
                    t.notified_keys.size()) +
-             5 * (t.refreshed.size() + t.notified_names.size()) + RowsOf(t) * MostRowBytes(t.row_format, t.block, t.row_floats);
+             5 * (t.refreshed.size() + t.notified_names.size()) +
+             RowsOf(t) * MostRowBytes(t.row_format, t.block, t.row_floats);
   }
   return bytes;
 }

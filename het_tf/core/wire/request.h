@@ -30,8 +30,8 @@ struct RequestTable {
   // of a check: refresh keys whose clock at the server is further past the given one than `bound` allows, or
   // behind it
   Bound bound;
-  // The size of the ring by which lists name keys (named_keys.h); 0: there is none, and all lists have keys in
-  // full. `anew`: the client begins a ring with this part.
+  // The size of the ring by which lists name keys (named_keys.h); 0: there is none, and all lists have keys
+  // in full. `anew`: the client begins a ring with this part.
   uint32_t names = 0;
   bool anew = false;
 
@@ -48,11 +48,12 @@ template <template <typename> class List>
 struct TableRequestOf : RequestTable {
   uint64_t epoch = 0;        // for Encode; Decode leaves it 0: see Request::digest
   uint64_t names_state = 0;  // the same, of the ring
-  // With a ring: the names of the pushes whose rows stay, of the checks and of the fetches. Encode takes all
-  // keys, too; Decode gives those that have no name, until CompleteKeys.
+  // With a ring: the names of the pushes whose rows stay, of the checks, the fetches and the dropped. Encode
+  // takes all keys, too; Decode gives those that have no name, until CompleteKeys.
   Vector<uint32_t> push_names;
   Vector<uint32_t> check_names;
   Vector<uint32_t> fetch_names;
+  Vector<uint32_t> dropped_names;
   // push
   List<Key> push_keys;
   List<uint32_t> push_ticks;
@@ -80,7 +81,7 @@ struct TableRequestOf : RequestTable {
   // writes all the rest.
   void Clear() {
     epoch = names_state = 0;
-    for (Vector<uint32_t>* each : {&push_names, &check_names, &fetch_names}) each->clear();
+    for (Vector<uint32_t>* each : {&push_names, &check_names, &fetch_names, &dropped_names}) each->clear();
     for (Vector<Key>* keys : {&push_keys, &check_keys, &fetch_keys, &dropped}) keys->clear();
     push_ticks.clear();
     push_updates.clear();
@@ -119,8 +120,8 @@ struct RequestOf {
   uint64_t newest_seq() const { return std::max(seq, after_seq); }
 };
 
-// Appends the keys that a table's lists have in full to the ring. Both sides must do it after all names of the
-// part were looked up.
+// Appends the keys that pushes, checks and fetches have in full to the table's ring. Both sides must do it
+// after all names of the part were looked up.
 template <template <typename> class List>
 void AppendInFull(const TableRequestOf<List>& t, NamedKeys* ring) {
   const auto append = [ring](const Vector<uint32_t>& names, const List<Key>& keys) {
@@ -138,8 +139,9 @@ using Request = RequestOf<Vector>;
 using OutTableRequest = TableRequestOf<ConstSpan>;
 using OutRequest = RequestOf<ConstSpan>;
 
-// A digest of the epochs of a part's tables, in order, of the rings that their lists name keys by, and of the partition's incarnation; `inc` 0: without
-// it. Another state has an equal digest once in 2^32 requests, and each request has another digest.
+// A digest of the epochs of a part's tables, in order, of the rings that their lists name keys by, and of the
+// partition's incarnation; `inc` 0: without it. Another state has an equal digest once in 2^32 requests, and
+// each request has another digest.
 class EpochDigest {
  public:
   explicit EpochDigest(uint64_t inc);

@@ -154,7 +154,7 @@ Status RequestParts::ReadTable(TableRequest* t, uint8_t flags) {
     if (!r.ok() || t->check_clocks.size() != checks) return Broken("its checks");
   }
   if (has(request::kFetch)) keys(r.Varint(), &t->fetch_names, &t->fetch_keys);
-  if (has(request::kDropped)) ReadAscending(r.Varint(), &r, &t->dropped);
+  if (has(request::kDropped)) keys(r.Varint(), &t->dropped_names, &t->dropped);
   return r.ok() ? Status() : Broken("its fetches");
 }
 

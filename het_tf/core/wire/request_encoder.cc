@@ -25,7 +25,8 @@ size_t SizeBound(Span<const Q> parts) {
       bytes += 80 +
                10 * (t.push_keys.size() + t.check_keys.size() + t.check_clocks.size() + t.fetch_keys.size() +
                      t.dropped.size()) +
-               5 * (t.push_ticks.size() + t.push_names.size() + t.check_names.size() + t.fetch_names.size()) +
+               5 * (t.push_ticks.size() + t.push_names.size() + t.check_names.size() + t.fetch_names.size() +
+                    t.dropped_names.size()) +
                t.push_keys.size() * MostRowBytes(t.push_format, t.block, t.update_floats);
     }
   }
@@ -173,7 +174,10 @@ class RequestWriter {
       w_.Varint(t.fetch_keys.size());
       Keys(head.names, t.fetch_names, t.fetch_keys);
     }
-    if ((flags & request::kDropped) != 0) WriteKeys(t.dropped, &w_);
+    if ((flags & request::kDropped) != 0) {
+      w_.Varint(t.dropped.size());
+      Keys(head.names, t.dropped_names, t.dropped);
+    }
     if (sizes_ != nullptr) sizes_->push_back({out_->size() - begin, rows});
   }
 

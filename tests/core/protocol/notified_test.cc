@@ -52,6 +52,30 @@ TEST_F(Notified, MovedRowIsFetchedAtItsUse) {
   Drained();
 }
 
+// Hashes go in full until both sides have them, and the partition names those that moved; nothing is refused.
+TEST_F(Notified, HashesAreNamedOnceTheyAreKnown) {
+  WorldConfig config = NotifiedConfig(2);
+  config.client.far_keys = 0;
+  Make(config);
+  Hold(0, {1, 2, 3, kOther});
+  net(0).record = true;
+  for (int i = 0; i < 3; ++i) Train(1, {1, 2});
+  EXPECT_EQ(SeenThen(0, 1, 1), 3) << "named by the answer, and fetched by its name";
+  Train(0, {1, 2, 3});
+  size_t names = 0;
+  for (const Request& request : Sent(0)) {
+    for (const TableRequest& t : request.tables) {
+      EXPECT_NE(t.names, 0u);
+      EXPECT_FALSE(t.anew);
+      names += t.push_names.size() + t.fetch_names.size();
+      EXPECT_EQ(t.push_keys.size() + t.fetch_keys.size(), 0u);
+    }
+  }
+  EXPECT_GE(names, 4u);
+  EXPECT_EQ(cache()->counters().resends, 0u);
+  Drained();
+}
+
 // An answer may be as old as the previous lookup: rows are checked if that lookup's answer is missing, or was
 // from other partitions.
 TEST_F(Notified, RowsWithoutARecentAnswerAreChecked) {

@@ -152,8 +152,7 @@ Row Reference(RowFormat format, const Shape& shape, const Row& row, size_t down_
     ReferenceBlock(integers, at >= down_from, row.data() + at, shape.block, out.data() + at);
   }
   for (size_t at = shape.floats / shape.block * shape.block; at < shape.floats; ++at) {
-    if (IntegerBits(format) > 0)
-      out[at] = ReferenceSingle(row[at], at >= down_from, IntegerBits(format) < 8);
+    if (IntegerBits(format) > 0) out[at] = ReferenceSingle(row[at], at >= down_from, IntegerBits(format) < 8);
   }
   return out;
 }

@@ -185,6 +185,77 @@ TEST_F(PartitionTest, AnotherEpochRefusesTheWholeFrame) {
   EXPECT_EQ(partition_->Find(HashName("u"))->rows().size(), 0u);
 }
 
+// Names are of one ring, which a request must know; a part with unknown ones changes nothing.
+TEST_F(PartitionTest, NamesAreOfTheRingThatBothHave) {
+  NamedKeys ring(4, 4);
+  const auto named = [&](Request q, bool anew = false) {
+    TableRequest& t = q.tables[0];
+    t.names = ring.size();
+    t.anew = anew;
+    t.names_state = ring.state();
+    NameKeys(ring, t.push_keys, &t.push_names);
+    NameKeys(ring, t.fetch_keys, &t.fetch_names);
+    return q;
+  };
+  const auto taken = [&](const Request& q) {
+    const Reply reply = Handle(q, Owner());
+    EXPECT_EQ(reply.status, FrameStatus::kOk) << reply.message;
+    AppendInFull(q.tables[0], &ring);
+    return reply;
+  };
+  EXPECT_EQ(Handle(named(NextPush({1, 2})), Owner()).status, FrameStatus::kEpoch) << "nobody has begun it";
+  EXPECT_EQ(ClockOf(1), 0);
+  taken(named(NextPush({1, 2}), /*anew=*/true));
+  taken(named(NextPush({1, 2, 3})));
+  EXPECT_EQ(ClockOf(2), 2);
+  EXPECT_EQ(taken(named(Fetch({1, 3}))).tables[0].fetched_clocks, Vector<Clock>({2, 1}));
+
+  Request q = named(NextPush({1, 2}));
+  for (const Vector<uint32_t>& names : {Vector<uint32_t>{1, 1}, {2, 1}, {1, 4}, {1, 9}}) {
+    q.tables[0].push_names = names;
+    ExpectRefused(q, "names a key that its ring does not have, or does not ascend");
+  }
+  // A request of before, and one whose client has another ring: refused, and the ring stays as it is.
+  const Bytes before = State();
+  q = named(NextPush({1, 2}));
+  q.tables[0].names_state ^= 1;
+  EXPECT_EQ(Handle(q, Owner()).status, FrameStatus::kEpoch);
+  q = named(NextPush({3, 4, 5, 6}));
+  Request late = q;
+  taken(q);
+  late.seq = late.after_seq = partition_->clients().LastSeq(kClient) + 1;
+  EXPECT_EQ(Handle(late, Owner()).status, FrameStatus::kEpoch);
+  EXPECT_EQ(ring.Find(1), NamedKeys::kNone) << "its place is another's";
+  taken(named(NextPush({1, 5})));
+  EXPECT_EQ(ClockOf(1), 3);
+  EXPECT_NE(State(), before);
+  partition_->names().Clear();
+  EXPECT_EQ(Handle(named(NextPush({1})), Owner()).status, FrameStatus::kEpoch);
+  taken(NextPush({1}));  // keys in full need no ring
+}
+
+// Rings are bounded: of one client, and of all together. Silent clients lose theirs.
+TEST_F(PartitionTest, RingsTakeBoundedMemory) {
+  ClientNames& names = partition_->names();
+  constexpr size_t kMost = ClientNames::kMostPlaces / NamedKeys::kMostPlaces;
+  for (uint64_t table = 0; table <= kMost; ++table) {
+    EXPECT_EQ(names.Begin({1, 1}, table, NamedKeys::kMostPlaces) != nullptr, table < kMost) << table;
+  }
+  const size_t full = names.bytes();
+  EXPECT_NE(names.Begin({1, 1}, 0, NamedKeys::kMostPlaces), nullptr) << "in place of the one before";
+  EXPECT_EQ(names.bytes(), full);
+  EXPECT_NE(names.Begin({1, 2}, 0, 16), nullptr) << "the client that was silent for longest makes room";
+  EXPECT_EQ(names.Find({1, 1}, 0), nullptr);
+  EXPECT_EQ(names.bytes(), NamedKeys::Bytes(16, 16));
+  names.ForgetSilent(100);
+  EXPECT_NE(names.Find({1, 2}, 0), nullptr);
+  names.ForgetSilent(100 + ClientNames::kSilentSeconds);
+  names.ForgetSilent(99 + 2 * ClientNames::kSilentSeconds);
+  EXPECT_GT(names.bytes(), 0u);
+  names.ForgetSilent(100 + 2 * ClientNames::kSilentSeconds);
+  EXPECT_EQ(names.bytes(), 0u);
+}
+
 TEST_F(PartitionTest, ChecksCompareWithTheBound) {
   Handle(Push(1, {1, 2, 3, 4, 5}, 10));
   Request q = NewRequest(0);

@@ -25,6 +25,21 @@ void AnyKeys(Random* r, Vector<Key>* keys) {
   keys->insert(keys->end(), some.begin(), some.end());
 }
 
+// Names of the first n keys.
+void AnyNames(Random* r, size_t n, Vector<uint32_t>* names) {
+  for (size_t i = 0; i < n; ++i)
+    names->push_back(r->Chance(0.5) ? 0 : 1 + static_cast<uint32_t>(r->Below(NamedKeys::kMostPlaces)));
+}
+
+// The keys as they are after decoding: those that have no name, and those behind the list of names.
+Vector<Key> InFull(const Vector<uint32_t>& names, const Vector<Key>& keys) {
+  Vector<Key> in_full;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (i >= names.size() || names[i] == 0) in_full.push_back(keys[i]);
+  }
+  return in_full;
+}
+
 uint64_t Near(Random* r, uint64_t number) {
   return r->Chance(0.3) ? r->Next() : number + static_cast<uint64_t>(r->Between(-2, 2));
 }
@@ -77,6 +92,14 @@ Request RandomRequest(Random* r, const Request& before) {
     AnyKeys(r, &t.fetch_keys);
     t.subscribe = r->Chance(0.3);
     AnyKeys(r, &t.dropped);
+    if (r->Chance(0.5)) continue;
+    t.names = 1 << r->Below(15);
+    t.anew = r->Chance(0.5);
+    t.names_state = r->Next();
+    AnyNames(r, t.push_keys.size() - t.left, &t.push_names);
+    AnyNames(r, t.check_keys.size(), &t.check_names);
+    AnyNames(r, t.fetch_keys.size(), &t.fetch_names);
+    AnyNames(r, t.dropped.size(), &t.dropped_names);
   }
   return q;
 }
@@ -95,7 +118,10 @@ std::vector<Request> RandomRequests(Random* r, size_t parts) {
 
 uint32_t DigestOf(const Request& q, uint64_t inc) {
   EpochDigest digest(inc);
-  for (const TableRequest& t : q.tables) digest.Add(t.table, t.epoch);
+  for (const TableRequest& t : q.tables) {
+    digest.Add(t.table, t.epoch);
+    if (t.names != 0 && !t.anew) digest.AddNames(t.names_state);
+  }
   return digest.value(q.request_id);
 }
 
@@ -118,9 +144,14 @@ void ExpectSame(const Request& p, const Request& q, bool says_inc) {
   ASSERT_EQ(p.tables.size(), q.tables.size());
   for (size_t i = 0; i < q.tables.size(); ++i) {
     using T = TableRequest;
-    ExpectMembers(p.tables[i], q.tables[i], &T::table, &T::update_floats, &T::push_keys, &T::push_ticks,
-                  &T::left, &T::push_updates, &T::push_format, &T::row_format, &T::block, &T::bound,
-                  &T::check_keys, &T::check_clocks, &T::fetch_keys, &T::subscribe, &T::dropped);
+    const TableRequest& t = q.tables[i];
+    ExpectMembers(p.tables[i], t, &T::table, &T::update_floats, &T::push_ticks, &T::left, &T::push_updates,
+                  &T::push_format, &T::row_format, &T::block, &T::bound, &T::names, &T::anew, &T::push_names,
+                  &T::check_clocks, &T::check_names, &T::fetch_names, &T::subscribe, &T::dropped_names);
+    EXPECT_EQ(p.tables[i].push_keys, InFull(t.push_names, t.push_keys));
+    EXPECT_EQ(p.tables[i].check_keys, InFull(t.check_names, t.check_keys));
+    EXPECT_EQ(p.tables[i].fetch_keys, InFull(t.fetch_names, t.fetch_keys));
+    EXPECT_EQ(p.tables[i].dropped, InFull(t.dropped_names, t.dropped));
   }
 }
 
@@ -247,6 +278,8 @@ Reply RandomReply(Random* r, const Reply& before) {
     }
     for (uint64_t n = r->Below(9); n > 0; --n) t.fetched_clocks.push_back(clock());
     AnyKeys(r, &t.notified_keys);
+    if (p.status != FrameStatus::kEpoch && r->Chance(0.5))
+      AnyNames(r, t.notified_keys.size(), &t.notified_names);
     for (size_t i = 0; i < rows * t.row_floats; ++i) t.rows.push_back(static_cast<float>(r->Unit()));
     // As they will be after decoding.
     for (float* row = t.rows.data(); row < t.rows.data() + t.rows.size(); row += t.row_floats) {
@@ -267,8 +300,9 @@ void ExpectSame(const Reply& q, const Reply& p) {
   for (size_t i = 0; i < p.tables.size(); ++i) {
     using T = TableReply;
     ExpectMembers(q.tables[i], p.tables[i], &T::table, &T::epoch, &T::row_floats, &T::row_format, &T::block,
-                  &T::refreshed, &T::refreshed_clocks, &T::fetched_clocks, &T::notified_keys, &T::rows,
+                  &T::refreshed, &T::refreshed_clocks, &T::fetched_clocks, &T::notified_names, &T::rows,
                   &T::lag_histogram);
+    EXPECT_EQ(q.tables[i].notified_keys, InFull(p.tables[i].notified_names, p.tables[i].notified_keys));
   }
 }
 

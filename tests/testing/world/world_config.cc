@@ -21,8 +21,9 @@ std::string WorldConfig::ToString() const {
               ? std::string(", ") + ChecksName(cache.checks) + ", holds " + std::to_string(most_held)
               : "") +
          (client.durability != Durability::kApplied ? ", keeps frames" : "") +
-         (client.far_keys == 0 ? ", names" : "") + (is_default ? ", the default" : "") + (age > 0 ? ", aged rows" : "") +
-         (faults.delay > 0 ? ", faults" : "") + (failovers ? ", failovers" : "") +
+         (client.far_keys == 0 ? ", names" : "") + (is_default ? ", the default" : "") +
+         (age > 0 ? ", aged rows" : "") + (faults.delay > 0 ? ", faults" : "") +
+         (failovers ? ", failovers" : "") +
          (operators == Operators::kRows     ? ", rows that operators change"
           : operators == Operators::kTables ? ", tables that operators change"
                                             : "") +
