@@ -1,7 +1,5 @@
 """benchmarks/report.py: documents have the figures of the results, and goals say what they judged."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Graphs: what a file has of its edges, draws in tf.data, and what is refused."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Shared by the tests of checkpoints: models that train on small integers, and comparisons of tables."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from typing import Any

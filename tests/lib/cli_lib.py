@@ -1,7 +1,5 @@
 """Runs the command het in this process."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 

@@ -1,7 +1,5 @@
 """Models, inputs and readers that the tests of exports share."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A follower whose every step a test takes: the writer of live files, by live_c.cc."""
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import json

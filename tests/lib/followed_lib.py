@@ -1,7 +1,5 @@
 """A model that trains at a server, its export, and the processes of het serve that follow it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

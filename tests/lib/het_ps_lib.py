@@ -1,7 +1,5 @@
 """For the tests of het ps: runs the command in this process, and finds ports for its servers."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

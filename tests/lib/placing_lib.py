@@ -1,7 +1,5 @@
 """Which worker takes a sample: the rule of placed streams, read word by word."""
 
-from __future__ import annotations
-
 import numpy as np
 
 GAMMA, WORDS = 0x9E3779B97F4A7C15, 1 << 64

@@ -8,8 +8,6 @@ the argument `name` that it is given. Arguments are for JSON, values for pickle.
 finds no tables, here and at the server. An error ends the job.
 """
 
-from __future__ import annotations
-
 import datetime
 import gc
 import importlib

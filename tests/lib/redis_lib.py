@@ -1,7 +1,5 @@
 """A Redis server with the het module, for tests: on a Unix socket in a directory of its own."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

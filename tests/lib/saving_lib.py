@@ -1,7 +1,5 @@
 """Shared by the tests of saving: a model with repeatable training, and ways to save and restore it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -1,7 +1,5 @@
 """Scripts that are no package's modules, such as those of tools/, made modules."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

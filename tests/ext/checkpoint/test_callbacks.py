@@ -1,7 +1,5 @@
 """Callbacks: Checkpoint, with a directory, and RestoreBest; what is saved when, and which epoch is best."""
 
-from __future__ import annotations
-
 import checkpoint_lib
 import numpy as np
 import pytest

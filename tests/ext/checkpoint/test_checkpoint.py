@@ -1,7 +1,5 @@
 """Saving and restoring of tables and models in one process."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

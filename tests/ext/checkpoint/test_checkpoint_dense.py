@@ -1,7 +1,5 @@
 """dense.safetensors: dense weights and the optimizer's state, by name, type and order."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

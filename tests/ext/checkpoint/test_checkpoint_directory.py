@@ -1,7 +1,5 @@
 """The manifest and the directory of checkpoints: all that needs no rows."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """Saves and loads that are refused, fail or break off, in one process; and what is seen of them."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

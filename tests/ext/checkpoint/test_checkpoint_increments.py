@@ -1,7 +1,5 @@
 """Checkpoints with the changes since an earlier one."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What several ranks write: checkpoints, files of Keras, exports, versions; many cases in one launch."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from functools import partial

@@ -1,7 +1,5 @@
 """Checkpoints of tables at Redis servers: other numbers of shards, resumed training, servers that die."""
 
-from __future__ import annotations
-
 import os
 import time
 

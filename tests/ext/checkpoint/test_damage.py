@@ -3,8 +3,6 @@
 Which bytes make a file of rows is the matter of row_file_test.cc.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Tables of layers without a name: found by the order of the model's layers, whatever their numbers are."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -6,8 +6,6 @@ HET_TEST_GPU=real on TensorFlow's own by libhet_cuda.so: tools/gpu_check_tf.sh. 
 namespaces "cpu" and "gpu", and must agree.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import functools

@@ -1,7 +1,5 @@
 """`het ps exporter` of a job that trains and is served: metrics, the page, its token, refusals."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json

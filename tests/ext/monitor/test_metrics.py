@@ -1,7 +1,5 @@
 """The declared metrics: their names, and who uses them."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy

@@ -1,7 +1,5 @@
 """TableStats: what TensorBoard reads is what tables say."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import rules_lib

@@ -1,7 +1,5 @@
 """het ps up, status and down, on real servers."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

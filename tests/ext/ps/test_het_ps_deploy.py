@@ -1,7 +1,5 @@
 """The examples of examples/deploy fit each other; the manual's lines are real ones."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

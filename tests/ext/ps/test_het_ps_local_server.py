@@ -1,7 +1,5 @@
 """The private server of a job: ready when `start` returns, and gone with the job however that ends."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

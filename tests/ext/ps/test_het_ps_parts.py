@@ -1,7 +1,5 @@
 """het ps without servers: addresses, plans of moves, what CLUSTER NODES says, the command line."""
 
-from __future__ import annotations
-
 import io
 import os
 from pathlib import Path

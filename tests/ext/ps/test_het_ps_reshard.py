@@ -1,7 +1,5 @@
 """het ps reshard, and redis.conf and users.conf of examples/deploy, on real clusters."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import threading

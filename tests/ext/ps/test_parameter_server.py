@@ -1,7 +1,5 @@
 """Tables at a Redis server with the het module, through the layers: what they learn must not depend on it."""
 
-from __future__ import annotations
-
 import math
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Faults of a parameter server: reported at once with a remedy, and without loss."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import re

@@ -1,7 +1,5 @@
 """Sentinels, logins, and passwords that change while a job goes on. Roles that change: roles_test.cc."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """Tables, het ps and serving under TLS, in a process that has imported TensorFlow."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil

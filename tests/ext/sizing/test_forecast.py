@@ -1,7 +1,5 @@
 """Forecasts of het plan: rows, memory, time, text; and refused arguments."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

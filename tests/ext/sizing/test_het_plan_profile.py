@@ -1,7 +1,5 @@
 """The command het plan profile: what it reads, what it prints, and what it refuses."""
 
-from __future__ import annotations
-
 import re
 import sys
 import textwrap

@@ -1,7 +1,5 @@
 """Counts of a profile: against plain Python, for any batches, in bounded memory."""
 
-from __future__ import annotations
-
 import collections
 import subprocess
 import sys

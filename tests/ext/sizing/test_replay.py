@@ -1,7 +1,5 @@
 """A table that is replayed from a sample of its ids stands for the whole table."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Streams that shard_placed places by a field, with ranks that are played."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -1,7 +1,5 @@
 """Streams that shard_placed places by location, with ranks that are played."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

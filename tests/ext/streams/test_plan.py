@@ -1,7 +1,5 @@
 """`het_tf.lookahead` of tf.data: its arguments. Rows by a plan: backends/test_lookahead.py, plan_test.cc."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -1,7 +1,5 @@
 """het_tf.workers with ranks that are played: init, what is reduced, what is refused."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools

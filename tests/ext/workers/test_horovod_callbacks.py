@@ -1,7 +1,5 @@
 """Callbacks and data of het_tf.workers, with ranks that are played."""
 
-from __future__ import annotations
-
 import functools
 from unittest import mock
 

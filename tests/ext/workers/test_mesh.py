@@ -1,7 +1,5 @@
 """How ranks without Horovod find each other at the parameter server; ranks are threads of this process."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json

@@ -4,8 +4,6 @@ What ranks do on every backend is tests/plugin/backends/test_several_workers.py,
 tests/ext/checkpoint/test_checkpoint_ranks.py.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import os

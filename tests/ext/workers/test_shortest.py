@@ -3,8 +3,6 @@
 Two real ranks do the same in test_ranks.py, `end_together`.
 """
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np

@@ -1,7 +1,5 @@
 """het_tf.keras.convert: a copy predicts the same, and trains its tables; what it refuses is named."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import pytest

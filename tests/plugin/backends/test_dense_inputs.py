@@ -1,7 +1,5 @@
 """Dense inputs give the rows of their definition on each backend: combiners, weights, masks, padding."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import pytest

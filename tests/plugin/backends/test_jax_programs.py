@@ -1,7 +1,5 @@
 """Lookups and gradients inside of JAX's programs: the foreign functions, their order, and other devices."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Callbacks and files keep and restore rows on each backend of Keras; of TensorFlow see tests/ext, too."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

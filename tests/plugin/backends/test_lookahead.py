@@ -1,7 +1,5 @@
 """Planned lookups of a DataLoader or an iterator: rows are those of lookups that nobody planned."""
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What a backend of Keras cannot do is refused with a remedy, and changes nothing."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

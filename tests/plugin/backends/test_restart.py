@@ -1,7 +1,5 @@
 """A new process predicts as the one that saved, whatever its layers keep beside their variables."""
 
-from __future__ import annotations
-
 import contextlib
 
 import backends_lib

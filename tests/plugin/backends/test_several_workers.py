@@ -1,7 +1,5 @@
 """Two ranks on each backend, started by `het run`, Horovod or the variables of torchrun."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

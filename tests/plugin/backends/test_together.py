@@ -3,8 +3,6 @@
 Runs where PyTorch and JAX are; HET_TEST_TENSORFLOW names a Python with TensorFlow (`make test-backends`).
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A table learns what a variable of rows learns: fit, loops and every optimizer, on each backend of Keras."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import pytest

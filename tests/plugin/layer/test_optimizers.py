@@ -10,8 +10,6 @@ Adam with beta_2 = 0.999 differs by 5.8e-6, which is Keras' own distance from fl
 float32).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

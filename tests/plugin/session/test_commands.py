@@ -1,7 +1,5 @@
 """The command het: help, its page, exit status, units, dates, TensorFlow's log, readers that have gone."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

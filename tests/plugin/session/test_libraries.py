@@ -1,7 +1,5 @@
 """The choice of the native library, and its symbols from TensorFlow."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import types

@@ -1,7 +1,5 @@
 """Limits of tables: ttl, max_rows and min_count, in this process and at a server."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

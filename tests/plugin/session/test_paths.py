@@ -1,7 +1,5 @@
 """Paths on other storage are refused by all that reads or writes, and nothing is made in their place."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

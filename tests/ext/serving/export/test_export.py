@@ -1,7 +1,5 @@
 """het_tf.export: what is asked of a SavedModel, and what it answers."""
 
-from __future__ import annotations
-
 import export_lib as lib
 import numpy as np
 import pytest

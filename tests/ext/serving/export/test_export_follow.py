@@ -1,7 +1,5 @@
 """The native export that follows training: rows and dense weights change while it is served."""
 
-from __future__ import annotations
-
 import gc
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The native export: rows in files that are mapped, read by the op HetServe."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

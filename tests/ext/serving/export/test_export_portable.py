@@ -3,8 +3,6 @@
 That a process without het_tf reads it: test_export_rows.py::test_check_export.
 """
 
-from __future__ import annotations
-
 import os
 
 import export_lib as lib

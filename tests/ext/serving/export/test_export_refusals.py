@@ -1,7 +1,5 @@
 """het_tf.export: what is refused, and what a failure on the way leaves."""
 
-from __future__ import annotations
-
 import os
 
 import export_lib as lib

@@ -1,7 +1,5 @@
 """Smaller rows, filters of rows; check; exports of several processes."""
 
-from __future__ import annotations
-
 import json
 import time
 

@@ -1,7 +1,5 @@
 """The files of examples/serving: they parse, fit one another, and ask for what an export has."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """`het_tf.publish` and `callbacks.Publish`: what a version has, when one is due, and what is refused."""
 
-from __future__ import annotations
-
 import math
 import threading
 

@@ -1,7 +1,5 @@
 """Versions at a server: what readers get, who may write, and what a publisher that dies leaves."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

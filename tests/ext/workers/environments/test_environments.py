@@ -1,7 +1,5 @@
 """Where a process runs, by the variables of each launcher, copied from real ones."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

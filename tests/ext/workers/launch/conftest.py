@@ -1,7 +1,5 @@
 """Fixtures of `het run`: launches in a folder of their own, and a store for nodes to meet at."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

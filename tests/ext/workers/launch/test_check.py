@@ -1,7 +1,5 @@
 """`het run --check`, and the files of examples/deploy under launchers that are played."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`het run` on one machine: what ranks get, who is named when one fails, and that nothing is left."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Several `het run` that meet at one store: ranks over nodes, failures, nodes that come and go."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import signal

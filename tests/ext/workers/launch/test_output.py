@@ -1,7 +1,5 @@
 """What ranks write: lines with their rank, bars, the end that is kept, and the reason found in it."""
 
-from __future__ import annotations
-
 import os
 import pty
 import subprocess
