@@ -69,36 +69,25 @@ def same(found: dict[str, Any], expected: dict[str, Any], columns: tuple[str, ..
             np.testing.assert_array_equal(found[name][column], table[column], err_msg=f"{name}: {column}")
 
 
-def model(of: str = "RowWiseAdagrad", whole: bool = False, rate: Any = None, dense_rate: Any = None) -> Any:
+def model(of: str = "RowWiseAdagrad", whole: bool = False, rate: Any = 0.1) -> Any:
     """A model of rows and dense weights; `whole`: its numbers stay integers for some steps."""
     keras.utils.set_random_seed(7)
     ids, x = keras.Input((2,), dtype="int64"), keras.Input((3,))
+    options = {"name": "item", "cache": het_tf.Cache(staleness=0)}
     if whole:
-        made = het_tf.optimizers.SGD(1.0 if rate is None else rate)
-        options = {"optimizer": made, "initializer": "zeros"}
+        options |= {"optimizer": het_tf.optimizers.SGD(1.0), "initializer": "zeros"}
     else:
-        cls = getattr(het_tf.optimizers, of)
-        options = {"optimizer": cls(0.1 if rate is None else rate)}
-    rows = het_tf.keras.Embedding(4, combiner="sum", name="item", cache=het_tf.Cache(staleness=0), **options)(
-        ids
-    )
-    kind = "zeros" if whole else "glorot_uniform"
+        options |= {"optimizer": getattr(het_tf.optimizers, of)(rate)}
+    rows = het_tf.keras.Embedding(4, combiner="sum", **options)(ids)
     if whole:
-        out = keras.layers.Dense(1, kernel_initializer=kind)(x)
-        out = keras.layers.Add()([out, keras.layers.Lambda(_sum, output_shape=(1,))(rows)])
-    else:
-        out = keras.layers.Dense(5, "tanh")(x)
-        out = keras.layers.Dense(1)(keras.layers.Concatenate()([out, rows]))
-    made = keras.Model([ids, x], out)
-    if whole:
+        out = keras.layers.Dense(1, kernel_initializer="zeros")(x)
+        made = keras.Model([ids, x], out + keras.ops.sum(rows, axis=-1, keepdims=True))
         made.compile(keras.optimizers.SGD(1.0), integers)
     else:
-        made.compile(keras.optimizers.Adam(dense_rate or 0.02), "mse")
+        out = keras.layers.Concatenate()([keras.layers.Dense(5, "tanh")(x), rows])
+        made = keras.Model([ids, x], keras.layers.Dense(1)(out))
+        made.compile(keras.optimizers.Adam(0.02), "mse")
     return made
-
-
-def _sum(rows: Any) -> Any:
-    return tf.reduce_sum(rows, axis=-1, keepdims=True)
 
 
 def integers(y_true: Any, y_pred: Any) -> Any:

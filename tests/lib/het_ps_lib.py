@@ -1,6 +1,7 @@
 """For the tests of het ps: runs the command in this process, and finds ports for its servers."""
 
 import contextlib
+import functools
 import io
 import json
 import os
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import redis_lib
-from cli_lib import Done, het
+from cli_lib import het
 from launch_lib import until
 
 import het_tf
@@ -19,10 +20,7 @@ from het_tf.ext.ps.python import address, layout
 from het_tf.ext.ps.python.node import Node
 from het_tf.python import cli
 
-
-def het_ps(*words: object, status: int = 0) -> Done:
-    """Runs `het ps WORDS` and checks its exit status."""
-    return het("ps", *words, status=status)
+het_ps = functools.partial(het, "ps")  # runs `het ps WORDS` and checks its exit status
 
 
 def picture(*words: object, status: int = 0) -> dict[str, Any]:

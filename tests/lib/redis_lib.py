@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from ranks import SERVER
 from rules_lib import learn
 
 import het_tf
@@ -114,14 +115,7 @@ class Cluster:
             else:
                 raise RuntimeError("the cluster does not come up")
 
-    def move(
-        self,
-        key: str,
-        source: int,
-        target: int,
-        pause: float = 0.02,
-        midway: Callable[[], None] | None = None,
-    ) -> None:
+    def move(self, key: str, source: int, target: int, midway: Callable[[], object]) -> None:
         """Moves the slot of a key, which is its only one, as `redis-cli --cluster reshard` does.
 
         `midway` is called when the key has moved and the slot has not.
@@ -139,8 +133,8 @@ class Cluster:
             answer = self.servers[number].command(*words)
             if not answer.startswith(b"+OK"):
                 raise RuntimeError(f"{words}: {answer!r}")
-            time.sleep(pause)
-            if words[0] == "MIGRATE" and midway is not None:
+            time.sleep(0.02)
+            if words[0] == "MIGRATE":
                 midway()
 
     def stop(self) -> None:
@@ -160,21 +154,13 @@ def cluster(directory: Path, shards: int) -> Iterator[Cluster]:
         made.stop()
 
 
-def missing() -> str:
-    """Why there can be no server here; "" if there can."""
-    if shutil.which(PROGRAM) is None:
-        return f"{PROGRAM} is missing: apt-get install redis-server"
-    return "" if MODULE.exists() else f"{MODULE} is not built"
-
-
 def leave() -> None:
     """Tables are in this process again; what is unsent goes to the server, so it comes before its end."""
     het_tf.reset()
     het_tf.init(ps="")
 
 
-SERVER = pytest.mark.skipif(bool(missing()), reason=missing() or "there is a server")
-MARKS = [pytest.mark.slow, SERVER, pytest.mark.usefixtures("fresh")]  # of files that need one
+MARKS = [pytest.mark.slow, SERVER, pytest.mark.usefixtures("fresh")]  # of files that need a server
 
 
 @contextlib.contextmanager
@@ -205,15 +191,10 @@ def rows_of(name: str) -> dict[str, np.ndarray]:
     return het_tf.Table(name).scan()
 
 
-def counter(name: str = "t", dim: int = 2, **cache: Any) -> Any:
+def counter(name: str = "t", **cache: Any) -> Any:
     """A layer whose rows begin at zero and whose gradients are taken as they are, with a het_tf.Cache."""
-    return het_tf.keras.Embedding(
-        dim,
-        name=name,
-        optimizer=het_tf.optimizers.SGD(1.0),
-        initializer="zeros",
-        cache=het_tf.Cache(**{"wire": "float32"} | cache),
-    )
+    options = {"optimizer": het_tf.optimizers.SGD(1.0), "initializer": "zeros"}
+    return het_tf.keras.Embedding(2, name=name, cache=het_tf.Cache(**{"wire": "float32"} | cache), **options)
 
 
 def count(layer: Any, ids: np.ndarray, expected: np.ndarray) -> None:

@@ -13,10 +13,6 @@ def embedding(optimizer=None, dim=4, name="t", **more):
     return het_tf.keras.Embedding(dim, name=name, optimizer=optimizer or het_tf.optimizers.SGD(0.1), **more)
 
 
-def rows(ids=range(10), name="t"):
-    return het_tf.Table(name).lookup(list(ids))
-
-
 def make_model(optimizer="sgd", table_optimizer=None, mode="graph", loss="mse", **compile_args):
     ids = keras.Input((3,), dtype="int64")
     x = embedding(table_optimizer)(ids)

@@ -58,10 +58,10 @@ def everything(name="t", namespace=None):
     return {**table.scan(), "applies": table.updates}
 
 
-def assert_equal(first, second):
-    assert first.keys() == second.keys()
-    for name in first:
-        np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+def trained(*rule, **options):
+    model = make_model(*rule, **options)
+    train(model)
+    return model
 
 
 def build(shape="shared"):

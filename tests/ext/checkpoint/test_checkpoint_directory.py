@@ -81,9 +81,8 @@ def test_a_checkpoint_appears_whole_and_numbers_grow(tmp_path):
         manifest.write(pending.path, document())
         pending.publish()
     for number in (6, 2):
-        with pytest.raises(
-            ValueError, match=f"step is {number}, and .* has ckpt-00000006; give a later step"
-        ):
+        later = f"step is {number}, and .* has ckpt-00000006; give a later step"
+        with pytest.raises(ValueError, match=later):
             directory.Pending(place, number)
     assert len(list(place.iterdir())) == 3
 
@@ -194,14 +193,12 @@ def test_a_chain_is_followed_and_must_be_whole(tmp_path):
         directory.chain(tmp_path / "ckpt-00000005")
     checkpoint(tmp_path, 1, namespace="another")
     assert len(directory.chain(tmp_path / "ckpt-00000005")) == 3
-    (tmp_path / "ckpt-00000001" / manifest.FILE).unlink()
-    manifest.write(tmp_path / "ckpt-00000001", document(id="f" * 32))
-    with pytest.raises(ValueError, match=r"ckpt-00000001 is another one \(its id is ffff"):
-        directory.chain(tmp_path / "ckpt-00000005")
-    (tmp_path / "ckpt-00000001" / manifest.FILE).unlink()
-    manifest.write(
-        tmp_path / "ckpt-00000001",
-        document(id=f"{1:032x}", base={"name": "ckpt-00000005", "id": f"{5:032x}"}),
-    )
-    with pytest.raises(ValueError, match="is among its own bases"):
-        directory.chain(tmp_path / "ckpt-00000005")
+    base = {"name": "ckpt-00000005", "id": f"{5:032x}"}
+    for first, words in (
+        (document(id="f" * 32), r"ckpt-00000001 is another one \(its id is ffff"),
+        (document(id=f"{1:032x}", base=base), "is among its own bases"),
+    ):
+        (tmp_path / "ckpt-00000001" / manifest.FILE).unlink()
+        manifest.write(tmp_path / "ckpt-00000001", first)
+        with pytest.raises(ValueError, match=words):
+            directory.chain(tmp_path / "ckpt-00000005")

@@ -6,18 +6,7 @@ import redis_lib
 import saving_lib
 import tensorflow as tf
 from floats_lib import MODEL, SUM, TRAINED, assert_close, of_columns
-from saving_lib import (
-    Checkpoint,
-    WeightsH5,
-    assert_equal,
-    build,
-    data,
-    everything,
-    keras,
-    make_model,
-    predictions,
-    train,
-)
+from saving_lib import Checkpoint, WeightsH5, build, data, everything, keras, predictions, train, trained
 
 import het_tf
 from het_tf.ext.checkpoint.python.saving import bundle, moment, pack
@@ -40,9 +29,7 @@ def test_dense_weights_and_tables_come_back_of_one_moment(way, rule, cache, tmp_
     remote = "cache" in cache and cache["cache"].staleness == 5
     if remote:
         het_tf.init(ps=request.getfixturevalue("server").address)
-    model = make_model(rule, **cache)
-    train(model)
-    way = way()
+    model, way = trained(rule, **cache), way()
     way.save(model, tmp_path)
     saved, at_save = everything(), predictions(model)
     train(model, 2)
@@ -52,16 +39,15 @@ def test_dense_weights_and_tables_come_back_of_one_moment(way, rule, cache, tmp_
     table.assign([999], np.ones((1, 4), np.float32))  # a row that the saved table did not have
     way.restore(model)
     assert_close(predictions(model), at_save, MODEL if remote else 0)
-    assert_equal(everything(), saved)
+    np.testing.assert_equal(everything(), saved)
     train(model, 2)
     assert_close(predictions(model), uninterrupted, TRAINED if remote else SUM)
     again = everything()
     np.testing.assert_array_equal(again["clocks"], rows["clocks"])
-    assert_close(
-        again["rows"], rows["rows"], TRAINED if remote else MODEL, magnitude=of_columns(rows["rows"])
-    )
+    ulps = TRAINED if remote else MODEL
+    assert_close(again["rows"], rows["rows"], ulps, magnitude=of_columns(rows["rows"]))
     way.restore(model)
-    assert_equal(everything(), saved)
+    np.testing.assert_equal(everything(), saved)
 
 
 # --- tf.train.Checkpoint ----------------------------------------------------------------------------
@@ -70,9 +56,8 @@ def test_dense_weights_and_tables_come_back_of_one_moment(way, rule, cache, tmp_
 def test_tf_checkpoint_carries_readable_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(pack, "_SLICE_BYTES", 64)
     monkeypatch.setattr(bundle, "_SHARD_BYTES", 256)
-    model = make_model()
+    model = trained()
     manager = tf.train.CheckpointManager(tf.train.Checkpoint(model=model), str(tmp_path), max_to_keep=2)
-    train(model)
     path = manager.save()
     shards = list(tmp_path.glob("ckpt-1.data-*"))
     assert len(shards) > 5, "slices of a table, each in a shard"
@@ -115,12 +100,11 @@ def test_restoring_may_come_before_the_layer(tmp_path):
         status.assert_consumed()
     np.testing.assert_array_equal(model(ids), want)
     status.assert_consumed().assert_existing_objects_matched()
-    assert_equal(everything(), saved)
+    np.testing.assert_equal(everything(), saved)
 
 
 def test_a_checkpoint_whose_table_is_not_wanted(tmp_path):
-    model = make_model()
-    train(model)
+    model = trained()
     path = tf.train.Checkpoint(model=model, extra=tf.Variable(1.0)).write(str(tmp_path / "x"))
     train(model)
     before = everything()
@@ -130,12 +114,11 @@ def test_a_checkpoint_whose_table_is_not_wanted(tmp_path):
     with pytest.raises(AssertionError):
         dense.read(path).assert_consumed()
     assert float(dense.extra) == 1.0
-    assert_equal(everything(), before)
+    np.testing.assert_equal(everything(), before)
 
 
 def test_a_save_that_fails_leaves_the_checkpoint_before(tmp_path, monkeypatch):
-    model = make_model()
-    train(model)
+    model = trained()
     checkpoint = tf.train.Checkpoint(model=model)
     manager = tf.train.CheckpointManager(checkpoint, str(tmp_path), max_to_keep=1)
     manager.save()
@@ -158,17 +141,15 @@ def test_a_save_that_fails_leaves_the_checkpoint_before(tmp_path, monkeypatch):
     assert not list(tmp_path.glob(".het_tf-*")), "row files are removed"
     checkpoint.restore(tf.train.latest_checkpoint(str(tmp_path))).assert_consumed()
     np.testing.assert_array_equal(predictions(model), want)
-    assert_equal(everything(), saved)
+    np.testing.assert_equal(everything(), saved)
     manager.save()
     checkpoint.restore(manager.latest_checkpoint).assert_consumed()
 
 
 def test_saving_asynchronously_is_refused(tmp_path):
-    model = make_model()
-    train(model)
     options = tf.train.CheckpointOptions(enable_async=True)
     with pytest.raises(ValueError, match="cannot be saved asynchronously"):
-        tf.train.Checkpoint(model=model).save(str(tmp_path / "x"), options=options)
+        tf.train.Checkpoint(model=trained()).save(str(tmp_path / "x"), options=options)
 
 
 # --- models of other shapes ---------------------------------------------------------------------------
@@ -201,6 +182,6 @@ def test_models_of_several_tables(way, shape, tmp_path, monkeypatch):
     way.restore(model)
     np.testing.assert_array_equal(predictions(model), want)
     for (namespace, name), of_table in zip(keys, saved, strict=True):
-        assert_equal(everything(name, namespace), of_table)
+        np.testing.assert_equal(everything(name, namespace), of_table)
     once = set(restored) if type(way) is saving_lib.SeveralFiles else restored
     assert sorted(once) == sorted(name for _, name in keys), "each table once"

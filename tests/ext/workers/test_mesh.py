@@ -24,7 +24,7 @@ from het_tf.python.session import native
 from het_tf.python.session.workers import Workers, objects, packed
 from het_tf.python.table.notes import HetWarning
 
-pytestmark = pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing() or "there is a server")
+pytestmark = redis_lib.SERVER
 
 
 def at(rank, size=3, run="run"):
