@@ -119,12 +119,16 @@ def test_what_needs_tensorflow(call, error, words):
 
 def test_a_model_that_nobody_can_follow():
     inputs = keras.Input((), dtype="int32")
-    model = keras.Model(inputs, layer()(inputs))
-    with pytest.raises(ValueError, match="tables are in this process, where no follower can read them"):
-        het_tf.publish(model)
-    with pytest.raises(ValueError, match="tables are in this process, where no follower can read them"):
-        model.compile("sgd", "mse")
-        model.fit(IDS, np.ones((2, DIM)), callbacks=[het_tf.callbacks.Publish()], verbose=0)
+    model = keras.Model(inputs, layer()(inputs), name="clicks")
+    model.compile("sgd", "mse")
+    said = "model is 'clicks', whose tables are in this process, where no follower can read them"
+    publish = het_tf.callbacks.Publish()
+    for call in (
+        lambda: het_tf.publish(model),
+        lambda: model.fit(IDS, np.ones((2, DIM)), callbacks=[publish], verbose=0),
+    ):
+        with pytest.raises(ValueError, match=f"{said}.*`het ps up`.*HET_PS or het_tf.init"):
+            call()
     assert het_tf.Table("t").updates == 0
 
 

@@ -74,10 +74,7 @@ def test_inputs_of_every_kind(format, rng, tmp_path):
         "one": keras.Input((), dtype="int64", name="one"),
         "apart": keras.Input((2, 2), dtype="int64", name="apart"),
         "text": keras.Input((), dtype="string", name="text"),
-        **{
-            name: keras.Input((None,), dtype="int64", ragged=True, name=name)
-            for name in ("ragged", "sequence")
-        },
+        **{name: keras.Input((None,), dtype="int64", ragged=True, name=name) for name in RAGGED},
     }
     model = lib.embedding_model(features, inputs)
     lib.fill("item", [-1, 0, 1, 2, 3, LOWEST, 2**63 - 1], rng)  # -1 has a row, which padding does not read
@@ -163,9 +160,8 @@ def test_lists_sequentials_and_output_names(rng, tmp_path):
     assert set(got) == {"click"}
     lib.assert_predicts(got["click"], model(ids, training=False))
 
-    sequential = keras.Sequential(
-        [keras.Input((), dtype="int64", name="id"), het_tf.keras.Embedding(3, name="of")]
-    )
+    inputs = keras.Input((), dtype="int64", name="id")
+    sequential = keras.Sequential([inputs, het_tf.keras.Embedding(3, name="of")])
     het_tf.export(sequential, tmp_path / "sequential", verbose=False)
     (got,) = lib.serve(tmp_path / "sequential")(id=np.array([4, 5])).values()
     np.testing.assert_array_equal(got, sequential(tf.constant([4, 5], tf.int64)).numpy())
@@ -183,16 +179,12 @@ def test_signatures_of_the_users(rng, tmp_path):
         return {"rows": model({"ids": ids}, training=False)["ids"]}
 
     wanted = from_text(tf.constant(["1", "7"]))["rows"].numpy()  # traced before, with the live table
-    het_tf.export(
-        model,
-        tmp_path / "1",
-        signatures={
-            "text": from_text,
-            "specs": {"ids": tf.TensorSpec([None], tf.int64)},
-            "batch": {"ids": np.array([1, 2, 3])},
-        },
-        verbose=False,
-    )
+    given = {
+        "text": from_text,
+        "specs": {"ids": tf.TensorSpec([None], tf.int64)},
+        "batch": {"ids": np.array([1, 2, 3])},
+    }
+    het_tf.export(model, tmp_path / "1", signatures=given, verbose=False)
     ids = np.array([1, 7])
     np.testing.assert_array_equal(lib.serve(tmp_path / "1", "text")(text=["1", "7"])["rows"], wanted)
     for name in ("specs", "batch"):

@@ -28,9 +28,8 @@ def make_model(units: int = 4) -> Any:
     table = het_tf.TableConfig("item", 3, het_tf.optimizers.SGD(1.0))
     past = het_tf.FeatureConfig(table, combiner="mean", padding_id=-1)
     features = {"id": het_tf.FeatureConfig(table), "past": past}
-    inputs = {
-        name: keras.Input(shape, dtype="int64", name=name) for name, shape in (("id", ()), ("past", (3,)))
-    }
+    shapes = {"id": (), "past": (3,)}
+    inputs = {name: keras.Input(shape, dtype="int64", name=name) for name, shape in shapes.items()}
     rows = het_tf.keras.EmbeddingCollection(features)(inputs)
     x = keras.layers.Concatenate()([rows["id"], rows["past"]])
     x = keras.layers.Normalization(name="scaled")(x)
@@ -178,14 +177,11 @@ def test_rows_and_dense_weights_change_without_a_reload(exported: Any, fresh: An
 def test_dense_weights_are_used_in_place_and_outlive_their_version(exported: Any, fresh: Any) -> None:
     """Defect: a copy of the dense weights for each request; or a tensor that dangles after a flip."""
     model, path, _ = exported
-    named = dense.weights_of(model)
+    named, follow = dense.weights_of(model), str(path / "assets" / "follow.json")
+    dtypes, described = [one.dtype for one in named], tensors.described(one.spec for one in named)
 
     def read() -> Any:
-        return native.ops.het_follow_dense(
-            path=str(path / "assets" / "follow.json"),
-            dtypes=[one.dtype for one in named],
-            weights=tensors.described(one.spec for one in named),
-        )
+        return native.ops.het_follow_dense(path=follow, dtypes=dtypes, weights=described)
 
     def mapped(name: str) -> list[range]:
         lines = Path("/proc/self/maps").read_text().splitlines()

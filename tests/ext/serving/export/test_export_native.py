@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import saving_lib
 import tensorflow as tf
-from export_lib import embedding_model, fill, run_alone, serve
+from export_lib import fill, one_table, run_alone, serve
 
 import het_tf
 from het_tf.ext.serving.python.export import native
@@ -22,11 +22,6 @@ pytestmark = saving_lib.MARKS
 keras = tf.keras
 
 
-def item_model() -> Any:
-    feature = het_tf.FeatureConfig(het_tf.TableConfig("item", 3))
-    return embedding_model({"id": feature}, {"id": keras.Input((), dtype="int64", name="id")})
-
-
 # --- where it runs ------------------------------------------------------------------------------------------
 
 
@@ -35,7 +30,7 @@ import json, sys
 import tensorflow as tf
 tf.load_op_library(sys.argv[1])
 answer = tf.saved_model.load(sys.argv[2]).signatures["serving_default"]
-print(json.dumps(answer(id=tf.constant(json.loads(sys.argv[3]), tf.int64))["id"].numpy().tolist()))
+print(json.dumps(answer(ids=tf.constant(json.loads(sys.argv[3]), tf.int64))["ids"].numpy().tolist()))
 print("het_tf" in sys.modules)
 maps = [line.split() for line in open("/proc/self/maps") if line.rstrip().endswith(".het")]
 print([line[1] for line in maps])
@@ -43,7 +38,7 @@ print([line[1] for line in maps])
 
 
 def test_a_moved_copy_is_served_by_the_library_alone(rng, tmp_path):
-    model = item_model()
+    model = one_table(3)
     fill("item", np.arange(10), rng)
     het_tf.export(model, tmp_path / "first", Native(), verbose=False)
     shutil.copytree(tmp_path / "first", tmp_path / "elsewhere" / "m")
@@ -58,13 +53,13 @@ def test_a_moved_copy_is_served_by_the_library_alone(rng, tmp_path):
 
 def test_a_model_that_is_replaced_before_its_first_request(rng, tmp_path):
     """Defect: it answers with its own dense weights and the rows of the other export."""
-    model = item_model()
+    model = one_table(3)
     fill("item", np.arange(4), rng)
     het_tf.export(model, tmp_path / "m", Native(), verbose=False)
     old = serve(tmp_path / "m")
     het_tf.export(model, tmp_path / "m", Native(), overwrite=True, verbose=False)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"has no table in 'rows-\w{8}-000\.het'"):
-        old(id=np.arange(4))
+        old(ids=np.arange(4))
 
 
 # --- the op -------------------------------------------------------------------------------------------------
@@ -73,7 +68,7 @@ def test_a_model_that_is_replaced_before_its_first_request(rng, tmp_path):
 def write(folder: Path, rng: np.random.Generator) -> Path:
     """A serving file of the ids 0 to 9, rows.het, and its follow.json."""
     if "item" not in het_tf.tables():
-        item_model()
+        one_table(3)
     fill("item", np.arange(10), rng)
     folder.mkdir(exist_ok=True)
     native.write(folder / "rows.het", Source(het_tf.TableConfig("item", 3), ""), Native())
@@ -88,13 +83,9 @@ def describe(folder: Path, file: str = "rows.het", table: str = "item") -> None:
 
 
 def raw(ids: Any, folder: Path, dim: int = 3, files: Any = ("rows.het",), path: Any = None) -> Any:
-    return library.ops.het_serve(
-        ids=[tf.constant(ids, tf.int64)],
-        hints=[tf.zeros([0, dim])],
-        path=tf.constant(str(folder / native.FILE) if path is None else path),
-        ticket=[],
-        files=files,
-    )[0]
+    ids, hints = [tf.constant(ids, tf.int64)], [tf.zeros([0, dim])]
+    path = tf.constant(str(folder / native.FILE) if path is None else path)
+    return library.ops.het_serve(ids=ids, hints=hints, path=path, ticket=[], files=files)[0]
 
 
 def test_no_optimisation_computes_the_op_before_it_is_served(rng, tmp_path):

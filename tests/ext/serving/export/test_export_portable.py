@@ -45,10 +45,8 @@ def test_index_maps_only_known_ids_to_distinct_slots(kind, size, rng):
     assert hit.all()
     assert len(np.unique(slots)) == len(ids) and slots.min() >= 0 and slots.max() < made.slots
     np.testing.assert_array_equal(slots, made.regions[0].slot_of)
-    others = np.setdiff1d(
-        np.concatenate([rng.integers(-(2**63), 2**63, 20_000), np.arange(-5000, 5000)]), ids
-    )
-    slots, hit = found(made, others)
+    others = np.concatenate([rng.integers(-(2**63), 2**63, 20_000), np.arange(-5000, 5000)])
+    slots, hit = found(made, np.setdiff1d(others, ids))
     assert not hit.any()
     assert slots.min() >= 0 and slots.max() < made.slots
     assert made.slots <= len(ids) / index.LOAD + 2
@@ -141,10 +139,7 @@ def test_many_tables_are_read_by_few_ops(rng, tmp_path):
 
 def test_rows_are_variables_and_no_constants(rng, tmp_path):
     """A graph is a message of at most 2 GB: nothing in it may grow with the table."""
-    config = het_tf.TableConfig("item", 16)
-    ids = keras.Input((), dtype="int64", name="ids")
-    model = lib.embedding_model({"ids": het_tf.FeatureConfig(config)}, {"ids": ids})
-    sizes = []
+    model, sizes = lib.one_table(16), []
     for rows in (10, 20_000):
         lib.fill("item", np.arange(rows), rng)
         het_tf.export(model, tmp_path / str(rows), verbose=False)

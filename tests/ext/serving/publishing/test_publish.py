@@ -67,10 +67,8 @@ def test_a_version_has_the_rows_and_the_dense_weights_of_its_moment(model, clien
     equals_the_model(client, version, model)
     fit(model)
     through = {"day": 3, "hours": (1, 2.5)}
-    assert het_tf.publish(model, trained_through=through, keep=1).trained_through == {
-        "day": 3,
-        "hours": [1, 2.5],
-    }
+    second = het_tf.publish(model, trained_through=through, keep=1)
+    assert second.trained_through == {"day": 3, "hours": [1, 2.5]}
     (kept,) = Versions(client, "").last()
     assert kept.number == 2 and kept.sha256 != version.sha256
     equals_the_model(client, kept, model)
@@ -125,15 +123,6 @@ def test_arguments_that_cannot_be_published_are_refused(model, client):
     assert Versions(client, "").last() == []
 
 
-def test_tables_of_this_process_are_refused(fresh):
-    model = make_model()
-    remedy = "model is 'clicks', whose tables are in this process, .*`het ps up`.*HET_PS or het_tf.init"
-    with pytest.raises(ValueError, match=remedy):
-        het_tf.publish(model)
-    with pytest.raises(ValueError, match=remedy):
-        fit(model, callback=het_tf.callbacks.Publish())
-
-
 def test_a_namespace_has_its_own_versions(server, client):
     het_tf.init(ps=server.address)
     with het_tf.namespace("a"):
@@ -156,7 +145,6 @@ def test_only_rank_0_writes(model, client, monkeypatch):
     with pytest.raises(OSError, match="rank 1 could not begin to publish: no space"):
         het_tf.publish(model)
     assert len(hvd.gathered) == met + 1
-    monkeypatch.setattr(settings.current, "workers", Workers())
 
 
 # --- the callback ------------------------------------------------------------------------------------------
@@ -254,7 +242,6 @@ def test_steps_that_become_longer_make_versions_late_by_few_steps(begun, monkeyp
         callback.on_train_batch_end(0)
     assert recorded.taken
     callback.on_train_end()
-    monkeypatch.setattr(settings.current, "workers", Workers())
 
 
 def test_a_slow_server_makes_versions_fewer_and_stops_no_step(begun):
