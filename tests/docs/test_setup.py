@@ -104,11 +104,11 @@ def test_an_environment_has_the_commands_and_stays_with_its_tree(machine, tmp_pa
     assert pth.read_text() == f"{TOOLS.parent}\n"
 
 
+FAILED = [("--build", "the linker has said above", "missing"), ("-S", "apt-get install g\\+\\+", "linker")]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("fails", "told", "not_told"),
-    [("--build", "the linker has said above", "missing"), ("-S", "apt-get install g\\+\\+", "linker")],
-)
+@pytest.mark.parametrize(("fails", "told", "not_told"), FAILED)
 def test_a_failed_build_names_what_failed(tmp_path, fails, told, not_told):
     """Defect: `make wheel` said "A missing compiler" of a library that did not link."""
     cmake = tmp_path / "cmake"
@@ -231,15 +231,15 @@ def test_all_test_stages_run_although_all_fail(tmp_path, goal):
     assert ran == set(expected.split())
 
 
-@pytest.mark.parametrize(
-    ("base", "file", "targets"),
-    [
-        ("HEAD", "docs/page.md", "test-documents"),
-        ("HEAD", "het_tf/code.py", "test test-backends release-check"),
-        ("no-such-commit", "docs/page.md", "test test-backends release-check"),
-        ("", "docs/page.md", "test test-backends release-check"),
-    ],
-)
+CHANGES = [
+    ("HEAD", "docs/page.md", "test-documents"),
+    ("HEAD", "het_tf/code.py", "test test-backends release-check"),
+    ("no-such-commit", "docs/page.md", "test test-backends release-check"),
+    ("", "docs/page.md", "test test-backends release-check"),
+]
+
+
+@pytest.mark.parametrize(("base", "file", "targets"), CHANGES)
 def test_a_change_of_documents_alone_runs_what_can_see_it(tmp_path, base, file, targets):
     for name in (".ci/run", "het_tf/code.py", "docs/page.md"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -123,25 +123,25 @@ def test_walks_and_negatives(tmp_path: Path) -> None:
             bad()
 
 
-@pytest.mark.parametrize(
-    ("edges", "options", "message"),
-    [
-        (np.ones((2, 2)), {}, "edges is float64, but ids of nodes are integers"),
-        (np.array([["a", "b"]]), {}, "ids of nodes are integers"),
-        ([[0, 1], [2, -3]], {}, "edges has the id -3 in row 1"),
-        ([[0, 1], [7, 2]], {"nodes": 7}, "edges has the id 7 in row 1, but nodes is 7.*give nodes=8"),
-        ([0, 1], {}, r"edges has the shape \[2\]"),
-        (np.array([[0, 2**64 - 1]], np.uint64), {}, "give ids below 2"),
-        ([], {}, "edges is empty and nodes is None"),
-        (TRIANGLE, {"nodes": 0}, "nodes is 0"),
-        (TRIANGLE, {"nodes": 3.5}, "nodes is 3.5"),
-        (TRIANGLE, {"weights": [1, 2]}, "give a number for each of the 3 edges"),
-        (TRIANGLE, {"weights": [1, 0, 1]}, "weights has 0 in row 1"),
-        (TRIANGLE, {"weights": [1, 1, np.nan]}, "weights has nan in row 2"),
-        (TRIANGLE, {"types": [1, 1, 256]}, "types has 256 in row 2"),
-        (TRIANGLE, {"types": [0.5, 1, 1]}, "give an integer for each of the 3 edges"),
-    ],
-)
+BAD_EDGES = [
+    (np.ones((2, 2)), {}, "edges is float64, but ids of nodes are integers"),
+    (np.array([["a", "b"]]), {}, "ids of nodes are integers"),
+    ([[0, 1], [2, -3]], {}, "edges has the id -3 in row 1"),
+    ([[0, 1], [7, 2]], {"nodes": 7}, "edges has the id 7 in row 1, but nodes is 7.*give nodes=8"),
+    ([0, 1], {}, r"edges has the shape \[2\]"),
+    (np.array([[0, 2**64 - 1]], np.uint64), {}, "give ids below 2"),
+    ([], {}, "edges is empty and nodes is None"),
+    (TRIANGLE, {"nodes": 0}, "nodes is 0"),
+    (TRIANGLE, {"nodes": 3.5}, "nodes is 3.5"),
+    (TRIANGLE, {"weights": [1, 2]}, "give a number for each of the 3 edges"),
+    (TRIANGLE, {"weights": [1, 0, 1]}, "weights has 0 in row 1"),
+    (TRIANGLE, {"weights": [1, 1, np.nan]}, "weights has nan in row 2"),
+    (TRIANGLE, {"types": [1, 1, 256]}, "types has 256 in row 2"),
+    (TRIANGLE, {"types": [0.5, 1, 1]}, "give an integer for each of the 3 edges"),
+]
+
+
+@pytest.mark.parametrize(("edges", "options", "message"), BAD_EDGES)
 def test_bad_edges_are_named(tmp_path: Path, edges: object, options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make(tmp_path, edges, **options)

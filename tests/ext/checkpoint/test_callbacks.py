@@ -103,15 +103,15 @@ KINDS = {
 }
 
 
+UNDECIDED = [
+    ("val_uplift", UNKNOWN),
+    ("val_loss", r"monitor is 'val_loss', which no epoch had.*validation_data"),
+    ("los", "monitor is 'los'; give one of loss"),
+]
+
+
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("monitor", "message"),
-    [
-        ("val_uplift", UNKNOWN),
-        ("val_loss", r"monitor is 'val_loss', which no epoch had.*validation_data"),
-        ("los", "monitor is 'los'; give one of loss"),
-    ],
-)
+@pytest.mark.parametrize(("monitor", "message"), UNDECIDED)
 def test_a_metric_that_cannot_decide_is_refused(kind, monitor, message, tmp_path):
     model, said = make_model(), [Say(monitor, [1.0, 2.0])] if monitor == "val_uplift" else []
     with pytest.raises(ValueError, match=message):

@@ -36,40 +36,40 @@ def rows(path: Path, **changes: object) -> None:
 ONE = "ckpt-00000001"
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        (lambda p: save(p / "c", step=-1), ValueError, "step is -1; give an integer of 0 or more"),
-        (lambda p: save(p / "c", step=1.5), ValueError, r"step is 1\.5"),
-        (lambda p: save(p / "c", step=True), ValueError, "step is True"),
-        (lambda p: save(p / "c", keep=0), ValueError, "keep is 0; give an integer of 1 or more"),
-        (lambda p: save(p / "a", step=np.int64(1)), ValueError, f"step is 1, and .* has {ONE}; give a later"),
-        (lambda p: save(p / "a", since=p / "b" / ONE), ValueError, "an increment and its base must be in"),
-        (lambda p: save(p / "a", since=p / "a/ckpt-00000099"), FileNotFoundError, "there is no checkpoint"),
-        (lambda p: save(p / "a", since=3), ValueError, "since is 3; give the path"),
-        (lambda p: save(p / "a", namespace="n", since=p / "a" / ONE), ValueError, "namespace '', not of 'n'"),
-        (lambda p: save(p / "a", namespace="o"), ValueError, "has no tables, and no model is given"),
-        (lambda p: save(p / "c", "model"), TypeError, "give a Keras model"),
-        (lambda p: save(p / "c", namespace="", model=in_n()), ValueError, "are in 'n': its dense weig"),
-        (lambda p: save(p / "\udcff"), ValueError, "cannot be written as UTF-8"),
-        (lambda p: save(p / "a\0b"), ValueError, "has a zero character|null byte"),
-        (lambda p: save(p / "file/below"), NotADirectoryError, "file is a file; give a directory for"),
-        (lambda p: restore(p / "a", in_n()), ValueError, "saved without a model and has no dense weights"),
-        (lambda p: restore(p / "a", namespace="n"), ValueError, "only the checkpoint has 't', only th"),
-        (lambda p: Checkpoint(None), TypeError, "filepath is None; give a path"),
-        (lambda p: Checkpoint(p / "c/{epoch}"), ValueError, r"named by the step: give it without \{\}"),
-        (lambda p: Checkpoint(p / "c.keras", keep=3), ValueError, "keep and full_every need a directory"),
-        (lambda p: Checkpoint(p / "c", keep=0), ValueError, "keep is 0; give an integer of 1 or more"),
-        (lambda p: Checkpoint(p / "c", full_every=True), ValueError, "full_every is True"),
-        (lambda p: Checkpoint(p / "c", mode="largest"), ValueError, "mode is 'largest'; give one of"),
-        (lambda p: RestoreBest(mode="best"), ValueError, "mode is 'best'; give one of"),
-        (lambda p: rows(p / "file"), OSError, r"cannot create .*file.*File exists"),
-        (lambda p: rows(p / "nowhere/rows"), OSError, "cannot create .*: No such file or directory"),
-        (lambda p: rows(p / "x", tables=["no"]), LookupError, r"no table 'no' .*t"),
-        (lambda p: rows(p / "x", partitions=[16]), ValueError, "partition 16 cannot be saved; .* 0 to 15"),
-        (lambda p: native.call("HetLoadRows", "", "x", '{"tables": {}}'), RuntimeError, "HetLoadBegin"),
-    ],
-)
+REFUSED = [
+    (lambda p: save(p / "c", step=-1), ValueError, "step is -1; give an integer of 0 or more"),
+    (lambda p: save(p / "c", step=1.5), ValueError, r"step is 1\.5"),
+    (lambda p: save(p / "c", step=True), ValueError, "step is True"),
+    (lambda p: save(p / "c", keep=0), ValueError, "keep is 0; give an integer of 1 or more"),
+    (lambda p: save(p / "a", step=np.int64(1)), ValueError, f"step is 1, and .* has {ONE}; give a later"),
+    (lambda p: save(p / "a", since=p / "b" / ONE), ValueError, "an increment and its base must be in"),
+    (lambda p: save(p / "a", since=p / "a/ckpt-00000099"), FileNotFoundError, "there is no checkpoint"),
+    (lambda p: save(p / "a", since=3), ValueError, "since is 3; give the path"),
+    (lambda p: save(p / "a", namespace="n", since=p / "a" / ONE), ValueError, "namespace '', not of 'n'"),
+    (lambda p: save(p / "a", namespace="o"), ValueError, "has no tables, and no model is given"),
+    (lambda p: save(p / "c", "model"), TypeError, "give a Keras model"),
+    (lambda p: save(p / "c", namespace="", model=in_n()), ValueError, "are in 'n': its dense weig"),
+    (lambda p: save(p / "\udcff"), ValueError, "cannot be written as UTF-8"),
+    (lambda p: save(p / "a\0b"), ValueError, "has a zero character|null byte"),
+    (lambda p: save(p / "file/below"), NotADirectoryError, "file is a file; give a directory for"),
+    (lambda p: restore(p / "a", in_n()), ValueError, "saved without a model and has no dense weights"),
+    (lambda p: restore(p / "a", namespace="n"), ValueError, "only the checkpoint has 't', only th"),
+    (lambda p: Checkpoint(None), TypeError, "filepath is None; give a path"),
+    (lambda p: Checkpoint(p / "c/{epoch}"), ValueError, r"named by the step: give it without \{\}"),
+    (lambda p: Checkpoint(p / "c.keras", keep=3), ValueError, "keep and full_every need a directory"),
+    (lambda p: Checkpoint(p / "c", keep=0), ValueError, "keep is 0; give an integer of 1 or more"),
+    (lambda p: Checkpoint(p / "c", full_every=True), ValueError, "full_every is True"),
+    (lambda p: Checkpoint(p / "c", mode="largest"), ValueError, "mode is 'largest'; give one of"),
+    (lambda p: RestoreBest(mode="best"), ValueError, "mode is 'best'; give one of"),
+    (lambda p: rows(p / "file"), OSError, r"cannot create .*file.*File exists"),
+    (lambda p: rows(p / "nowhere/rows"), OSError, "cannot create .*: No such file or directory"),
+    (lambda p: rows(p / "x", tables=["no"]), LookupError, r"no table 'no' .*t"),
+    (lambda p: rows(p / "x", partitions=[16]), ValueError, "partition 16 cannot be saved; .* 0 to 15"),
+    (lambda p: native.call("HetLoadRows", "", "x", '{"tables": {}}'), RuntimeError, "HetLoadBegin"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "words"), REFUSED)
 def test_what_is_refused_changes_nothing(tmp_path, call, error, words):
     """There are a table of each of two namespaces, and a checkpoint in each of two directories."""
     train(layer("t"), end=1)
@@ -165,12 +165,12 @@ def test_load_keeps_unsent_updates_of_other_tables(tmp_path):
     same(tables(), expected)
 
 
-@pytest.mark.parametrize(
-    ("function", "error"),
-    [("HetLoadRows", ConnectionError("the server is gone")), ("HetLoadBegin", KeyboardInterrupt()),
-     ("HetLoadClear", KeyboardInterrupt()), ("HetLoadRows", KeyboardInterrupt()),
-     ("HetLoadCommit", KeyboardInterrupt())],
-)  # fmt: skip
+BREAKS = [("HetLoadRows", ConnectionError("the server is gone")), ("HetLoadBegin", KeyboardInterrupt()),
+ ("HetLoadClear", KeyboardInterrupt()), ("HetLoadRows", KeyboardInterrupt()),
+ ("HetLoadCommit", KeyboardInterrupt())]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "error"), BREAKS)
 def test_a_load_that_breaks_off_says_what_to_do(tmp_path, monkeypatch, function, error):
     a = layer("a")
     train(a)

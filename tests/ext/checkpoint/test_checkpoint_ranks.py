@@ -255,11 +255,11 @@ class DiskFull(OSError):
     pass
 
 
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [(DiskFull("no space"), OSError), (FileNotFoundError("no file"), FileNotFoundError),
-     (KeyboardInterrupt("key"), RuntimeError)],
-)  # fmt: skip
+ERRORS = [(DiskFull("no space"), OSError), (FileNotFoundError("no file"), FileNotFoundError),
+ (KeyboardInterrupt("key"), RuntimeError)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("error", "expected"), ERRORS)
 def test_an_error_of_another_rank_has_its_type_and_a_key_here_is_told(played, error, expected):
     kinds = [cls.__name__ for cls in type(error).__mro__]
     played.others = lambda value: [([], kinds, str(error))]

@@ -239,21 +239,21 @@ def renamed(columns, alien):
         columns[name.replace("item/", "other/")] = columns.pop(name)
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (put("keys", 0, None), "has a row of id {alien}, of partition"),
-        (put("removed", 0, None), "has a removal of id {alien}, of partition"),
-        (put("values", (0, 1), np.nan), "'item/values' has NaN"),
-        (put("slots", (0, 0), -np.nan), "'item/slots' has NaN"),
-        (put("clocks", 0, -1), "has a clock out of range"),
-        (both, "both as a row and as a removal"),
-        (twice, "in more than one row"),
-        (fewer, "removals in its files, and the manifest says"),
-        (wider, "have 8 floats and 9 of slots, and by the manifest 4 and 9"),
-        (renamed, "tables that the manifest lacks: other"),
-    ],
-)
+CONTENTS = [
+    (put("keys", 0, None), "has a row of id {alien}, of partition"),
+    (put("removed", 0, None), "has a removal of id {alien}, of partition"),
+    (put("values", (0, 1), np.nan), "'item/values' has NaN"),
+    (put("slots", (0, 0), -np.nan), "'item/slots' has NaN"),
+    (put("clocks", 0, -1), "has a clock out of range"),
+    (both, "both as a row and as a removal"),
+    (twice, "in more than one row"),
+    (fewer, "removals in its files, and the manifest says"),
+    (wider, "have 8 floats and 9 of slots, and by the manifest 4 and 9"),
+    (renamed, "tables that the manifest lacks: other"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), CONTENTS)
 def test_verify_sees_contents_that_cannot_be(copy, change, words):
     file, alien = rows_of(copy), int(load_file(rows_of(copy, 4))["item/keys"][0])
     columns = {name: column.copy() for name, column in load_file(file).items()}

@@ -15,15 +15,15 @@ from het_tf.python.table import registry
 pytestmark = saving_lib.MARKS
 
 
-@pytest.mark.parametrize(
-    ("way", "rule", "cache"),
-    [
-        (Checkpoint, "sgd", {"cache": het_tf.Cache(rows=8, staleness=0)}),
-        (WeightsH5, "adam", {}),
-        pytest.param(Checkpoint, "adam", {"cache": het_tf.Cache(staleness=5, wire="float32")},
-                     marks=redis_lib.SERVER),
-    ],
-)  # fmt: skip
+MOMENTS = [
+    (Checkpoint, "sgd", {"cache": het_tf.Cache(rows=8, staleness=0)}),
+    (WeightsH5, "adam", {}),
+    pytest.param(Checkpoint, "adam", {"cache": het_tf.Cache(staleness=5, wire="float32")},
+                 marks=redis_lib.SERVER),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("way", "rule", "cache"), MOMENTS)
 def test_dense_weights_and_tables_come_back_of_one_moment(way, rule, cache, tmp_path, request):
     # The rows of a cache that may be stale and the server's were summed in another order.
     remote = "cache" in cache and cache["cache"].staleness == 5

@@ -203,22 +203,22 @@ def test_the_rights_of_the_monitor_are_enough(server, tmp_path):
             ask(login, *words)
 
 
-@pytest.mark.parametrize(
-    ("words", "said", "status"),
-    [
-        ("--ps unix://{tmp}/none --listen 127.0.0.1:0", "no server answers", 1),
-        ("--ps unix://blind:secret@{server} --listen 127.0.0.1:0", "NOPERM", 1),
-        ("--ps unix://blind:secret@{server} --listen 127.0.0.1:0", "users.conf has the rights", 1),
-        *[(f"--listen {place}:0", "is reachable from other machine", 1) for place in ("0.0.0.0", "", "[::]")],
-        ("--listen 0.0.0.0:0", "--token-file FILE", 1),
-        *[(f"--listen {wrong}", f"'{wrong}' is not HOST:PORT", 2)
-          for wrong in ("9400", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:65536")],
-        ("--listen 0.0.0.0:0 --token-file {tmp}/short", "token of 6 characters", 1),
-        ("--listen 0.0.0.0:0 --token-file {tmp}/short", "openssl rand", 1),
-        ("--token-file {tmp}/none", "none cannot be read: no such file", 1),
-        ("--listen host.invalid:9400", "--listen host.invalid:9400 is not possible", 1),
-    ],
-)  # fmt: skip
+REFUSED = [
+    ("--ps unix://{tmp}/none --listen 127.0.0.1:0", "no server answers", 1),
+    ("--ps unix://blind:secret@{server} --listen 127.0.0.1:0", "NOPERM", 1),
+    ("--ps unix://blind:secret@{server} --listen 127.0.0.1:0", "users.conf has the rights", 1),
+    *[(f"--listen {place}:0", "is reachable from other machine", 1) for place in ("0.0.0.0", "", "[::]")],
+    ("--listen 0.0.0.0:0", "--token-file FILE", 1),
+    *[(f"--listen {wrong}", f"'{wrong}' is not HOST:PORT", 2)
+      for wrong in ("9400", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:65536")],
+    ("--listen 0.0.0.0:0 --token-file {tmp}/short", "token of 6 characters", 1),
+    ("--listen 0.0.0.0:0 --token-file {tmp}/short", "openssl rand", 1),
+    ("--token-file {tmp}/none", "none cannot be read: no such file", 1),
+    ("--listen host.invalid:9400", "--listen host.invalid:9400 is not possible", 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "said", "status"), REFUSED)
 def test_refusals(server, tmp_path, words, said, status):
     """No server, no rights, a page that every machine reads without a token: each with what to do."""
     ask(server.address, "ACL", "SETUSER", "blind", "on", ">secret", "~het:*", "-@all", "+info", "+ping")

@@ -150,18 +150,18 @@ def test_ranks_write_runs_and_rank_0_the_store(played, tmp_path):
 EVERY = "give a number of steps, an integer of 1 or more, or 'epoch'"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        *[({"every": every}, EVERY) for every in (0, True, 2.5, "batch")],
-        ({"log": "rows"}, "log is 'rows'; give a list"),
-        ({"log_dir": None, "norms": {"t": 5}}, "log_dir is None; give a directory"),
-        ({"log_dir": "file"}, r"file.* of .* cannot be written: .*; give a directory"),
-        ({"norms": {"t": [0.5]}}, r"norms\['t'\] is .*give a number of rows, .*ids of some rows"),
-        *[({"norms": {"t": rows}}, r"norms\['t'\] is .*give a number of rows") for rows in (0, True, 1.5)],
-        ({"norms": {"u": [1]}}, r"norms names \['u'\], but the tables of the model are 't', 'plain'"),
-    ],
-)
+REFUSED = [
+    *[({"every": every}, EVERY) for every in (0, True, 2.5, "batch")],
+    ({"log": "rows"}, "log is 'rows'; give a list"),
+    ({"log_dir": None, "norms": {"t": 5}}, "log_dir is None; give a directory"),
+    ({"log_dir": "file"}, r"file.* of .* cannot be written: .*; give a directory"),
+    ({"norms": {"t": [0.5]}}, r"norms\['t'\] is .*give a number of rows, .*ids of some rows"),
+    *[({"norms": {"t": rows}}, r"norms\['t'\] is .*give a number of rows") for rows in (0, True, 1.5)],
+    ({"norms": {"u": [1]}}, r"norms names \['u'\], but the tables of the model are 't', 'plain'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED)
 def test_what_is_refused(fresh, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")

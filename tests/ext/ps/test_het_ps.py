@@ -257,22 +257,22 @@ def test_what_a_running_server_refuses(tmp_path):
     assert "het-ps.json is damaged" in het_ps("up", "--dir", directory, status=1).err
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        ("up --dir full", "has other files than het ps's"),
-        ("up --dir new --unix --shards 2", "a cluster's servers are reached over TCP"),
-        ("up --dir new --shards 2 --port 60000", "the last server's port would be 70001"),
-        ("up --dir new --unix --tls", "--tls is for servers with a port"),
-        *[(f"up --dir new {option}", "error: argument") for option in (
-            "--shards 0", "--port 70000", "--bind 0.0.0.0", "--bind host", "--replicas -1",
-        )],
-        ("down --dir full", "has no servers of het ps"),
-        ("status", "give --dir DIR, --ps ADDRESS, or set HET_PS"),
-        ("status --ps me:secret@host", "begins with none of"),
-        ("status --ps redis://me:secret@host:x", "the port 'x' is not in"),
-    ],
-)  # fmt: skip
+REFUSED = [
+    ("up --dir full", "has other files than het ps's"),
+    ("up --dir new --unix --shards 2", "a cluster's servers are reached over TCP"),
+    ("up --dir new --shards 2 --port 60000", "the last server's port would be 70001"),
+    ("up --dir new --unix --tls", "--tls is for servers with a port"),
+    *[(f"up --dir new {option}", "error: argument") for option in (
+        "--shards 0", "--port 70000", "--bind 0.0.0.0", "--bind host", "--replicas -1",
+    )],
+    ("down --dir full", "has no servers of het ps"),
+    ("status", "give --dir DIR, --ps ADDRESS, or set HET_PS"),
+    ("status --ps me:secret@host", "begins with none of"),
+    ("status --ps redis://me:secret@host:x", "the port 'x' is not in"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "why"), REFUSED)
 def test_what_is_refused_makes_nothing(tmp_path, monkeypatch, words, why):
     (tmp_path / "full").mkdir()
     (tmp_path / "full/file").write_text("")

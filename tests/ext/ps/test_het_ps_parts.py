@@ -16,20 +16,20 @@ from het_tf.ext.ps.python.errors import ServerError
 SECRETS = "cert=/c@1/c.pem&key=/c@1/key"
 
 
-@pytest.mark.parametrize(
-    ("text", "shown", "login", "tls"),
-    [
-        ("redis://h", "h:6379", ":", None),
-        ("redis://h:7000,i,[::1]:5/", "h:7000,i:6379,[::1]:5", ":", None),
-        ("redis://:p@h", "h:6379", ":p", None),
-        ("redis://%75:a%40b%2Fc%25:@h", "h:6379", "u:a@b/c%:", None),
-        ("unix://u:p@/a@/b", "/a@/b", "u:p", None),
-        ("rediss://h/", "h:6379", ":", Tls()),
-        (f"rediss://u:a?b@h:1,i?{SECRETS}&ca=/ca&server_name=n", "h:1,i:6379", "u:a?b",
-         Tls("/ca", "/c@1/c.pem", "/c@1/key", "n")),
-        ("rediss+sentinel://:p@a,b:7/models?ca=/ca", "a:26379,b:7/models", ":p", Tls("/ca")),
-    ],
-)  # fmt: skip
+ADDRESSES = [
+    ("redis://h", "h:6379", ":", None),
+    ("redis://h:7000,i,[::1]:5/", "h:7000,i:6379,[::1]:5", ":", None),
+    ("redis://:p@h", "h:6379", ":p", None),
+    ("redis://%75:a%40b%2Fc%25:@h", "h:6379", "u:a@b/c%:", None),
+    ("unix://u:p@/a@/b", "/a@/b", "u:p", None),
+    ("rediss://h/", "h:6379", ":", Tls()),
+    (f"rediss://u:a?b@h:1,i?{SECRETS}&ca=/ca&server_name=n", "h:1,i:6379", "u:a?b",
+     Tls("/ca", "/c@1/c.pem", "/c@1/key", "n")),
+    ("rediss+sentinel://:p@a,b:7/models?ca=/ca", "a:26379,b:7/models", ":p", Tls("/ca")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "shown", "login", "tls"), ADDRESSES)
 def test_addresses(text, shown, login, tls):
     found = address.parse(text)
     assert (str(found), f"{found.user}:{found.password}", found.tls) == (shown, login, tls)
@@ -44,26 +44,26 @@ def test_what_of_an_address_is_shown():
     assert address.redacted(url) == "rediss://...@h:1,i?..."
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        *[(text, "; write redis://") for text in (
-            "localhost", "redis://", "redis://h:port", "redis://h:0", "redis://u@h", "redis://h:6379/1",
-            "redis://h/0,i", "unix://", "unix://a", "redis+sentinel://a", "redis+sentinel://a/m/0",
-            "unix+sentinel://a/m", "redis+other://a/m",
-        )],
-        ("redis://u:p:@w,x@h", "write the login once"),
-        ("redis://u:100%@h", "write %25 for a %"),
-        ("redis://:p@h?password_env=X", "the password is given twice"),
-        ("redis://h?password_env=X&password_file=Y", "the password is given twice"),
-        ("redis://h?ca=/ca", "ca is about TLS; use it with rediss://"),
-        ("rediss://h?cacert=/hidden", "'cacert' is none of ca, cert, key, server_name"),
-        ("rediss://h?ca=/hidden&ca=/b", "ca occurs twice"),
-        ("rediss://h?ca=", "ca is empty"),
-        ("rediss://h?", "'' is none of"),
-        ("rediss://h?key=/hidden", "a key without cert"),
-    ],
-)  # fmt: skip
+NO_ADDRESSES = [
+    *[(text, "; write redis://") for text in (
+        "localhost", "redis://", "redis://h:port", "redis://h:0", "redis://u@h", "redis://h:6379/1",
+        "redis://h/0,i", "unix://", "unix://a", "redis+sentinel://a", "redis+sentinel://a/m/0",
+        "unix+sentinel://a/m", "redis+other://a/m",
+    )],
+    ("redis://u:p:@w,x@h", "write the login once"),
+    ("redis://u:100%@h", "write %25 for a %"),
+    ("redis://:p@h?password_env=X", "the password is given twice"),
+    ("redis://h?password_env=X&password_file=Y", "the password is given twice"),
+    ("redis://h?ca=/ca", "ca is about TLS; use it with rediss://"),
+    ("rediss://h?cacert=/hidden", "'cacert' is none of ca, cert, key, server_name"),
+    ("rediss://h?ca=/hidden&ca=/b", "ca occurs twice"),
+    ("rediss://h?ca=", "ca is empty"),
+    ("rediss://h?", "'' is none of"),
+    ("rediss://h?key=/hidden", "a key without cert"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "why"), NO_ADDRESSES)
 def test_addresses_that_are_none(text, why):
     """Two readers know the grammar: that of commands, and the training client's."""
     for read in (address.parse, lambda one: het_tf.init(ps=one)):

@@ -38,23 +38,23 @@ def test_an_option_of_the_store_that_is_none(server, options, why):
     assert het_tf.Table("t").stats()["mode"] == "direct" and settings.current.ps == ""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "why"),
-    [
-        ({"ps": 6379}, ValueError, "ps is"),  # what is no text is nothing for the native library
-        ({"ps": Path("/socket")}, ValueError, "ps is"),
-        ({"threads": "4"}, ValueError, "threads is"),
-        ({"threads": 1.5}, ValueError, "threads is"),
-        ({"accumulate": "no"}, ValueError, "accumulate is"),
-        ({"ps": "nonsense", "gradient_scale": "sum", "namespace": "x", "threads": 3}, ValueError,
-         "begins with none of"),
-        ({"ps": het_tf.Store(durability="checkpoint")}, ValueError,
-         "durability is 'checkpoint', but there is no parameter server"),
-        ({"ps": "unix:///none"}, ConnectionError, r"cannot connect to .*Check the address"),
-        ({"ps": "redis://127.0.0.1:1"}, ConnectionError, "cannot connect to 127.0.0.1:1: Connection refused"),
-        ({}, ConnectionError, "Connection refused"),  # HET_PS
-    ],
-)  # fmt: skip
+BAD_INITS = [
+    ({"ps": 6379}, ValueError, "ps is"),  # what is no text is nothing for the native library
+    ({"ps": Path("/socket")}, ValueError, "ps is"),
+    ({"threads": "4"}, ValueError, "threads is"),
+    ({"threads": 1.5}, ValueError, "threads is"),
+    ({"accumulate": "no"}, ValueError, "accumulate is"),
+    ({"ps": "nonsense", "gradient_scale": "sum", "namespace": "x", "threads": 3}, ValueError,
+     "begins with none of"),
+    ({"ps": het_tf.Store(durability="checkpoint")}, ValueError,
+     "durability is 'checkpoint', but there is no parameter server"),
+    ({"ps": "unix:///none"}, ConnectionError, r"cannot connect to .*Check the address"),
+    ({"ps": "redis://127.0.0.1:1"}, ConnectionError, "cannot connect to 127.0.0.1:1: Connection refused"),
+    ({}, ConnectionError, "Connection refused"),  # HET_PS
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "error", "why"), BAD_INITS)
 def test_an_init_that_fails_changes_nothing(monkeypatch, arguments, error, why):
     monkeypatch.setenv("HET_PS", "" if arguments else "redis://127.0.0.1:1")
     with pytest.raises(error, match=why):

@@ -178,17 +178,17 @@ def test_the_command_prints_a_plan(stats):
     assert "A step takes" in het("plan", "show", stats.directory, *job).out
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--link", "10"], "not a rate in bits a second, such as 10Gb"),
-        (["--rtt", "5"], "not a time, such as 0.2ms"),
-        (["--link", "10GB"], "'10GB' is not a rate in bits a second, such as 10Gb (B would be bytes)"),
-        (["--ram", "much"], "not a number of bytes with its unit, such as 64GB (10^9 bytes a GB), 64GiB"),
-        (["--ram", "64"], "'64' is not a number of bytes with its unit, such as 64GB"),
-        (["--cache", "1.2.3GB"], "'1.2.3GB' is not a number of bytes"),
-        (["--batch", "0"], "not a whole number of 1 or more"),
-    ],
-)
+BAD_ARGUMENTS = [
+    (["--link", "10"], "not a rate in bits a second, such as 10Gb"),
+    (["--rtt", "5"], "not a time, such as 0.2ms"),
+    (["--link", "10GB"], "'10GB' is not a rate in bits a second, such as 10Gb (B would be bytes)"),
+    (["--ram", "much"], "not a number of bytes with its unit, such as 64GB (10^9 bytes a GB), 64GiB"),
+    (["--ram", "64"], "'64' is not a number of bytes with its unit, such as 64GB"),
+    (["--cache", "1.2.3GB"], "'1.2.3GB' is not a number of bytes"),
+    (["--batch", "0"], "not a whole number of 1 or more"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), BAD_ARGUMENTS)
 def test_arguments_that_say_nothing_are_refused(stats, words, said):
     assert said in het("plan", "show", stats.directory, *words, status=2).err

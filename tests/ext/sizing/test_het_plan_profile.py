@@ -86,17 +86,17 @@ def test_inputs_say_where_the_ids_are(module):
     assert [one["ids_per_sample"] for one in stats.features] == [1, 2, 1]
 
 
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (["no_pair"], "train_module:no_pair gives list; let it return"),
-        (["no_data"], "dataset is a list; give a tf.data.Dataset"),
-        (["missing"], "has no attribute 'missing'; give module:function"),
-        (["endless"], r"the dataset has no end; give the number .*--samples"),
-        (["floats"], "'item': ids are float32"),
-        (["labelled", "--samples", "0"], "samples is 0; give an integer of 1 or more"),
-    ],
-)
+REFUSED = [
+    (["no_pair"], "train_module:no_pair gives list; let it return"),
+    (["no_data"], "dataset is a list; give a tf.data.Dataset"),
+    (["missing"], "has no attribute 'missing'; give module:function"),
+    (["endless"], r"the dataset has no end; give the number .*--samples"),
+    (["floats"], "'item': ids are float32"),
+    (["labelled", "--samples", "0"], "samples is 0; give an integer of 1 or more"),
+]
+
+
+@pytest.mark.parametrize(("words", "text"), REFUSED)
 def test_functions_that_do_not_fit(module, words, text):
     assert re.search(text, refused("--data", f"{module}:{words[0]}", *words[1:], "--out", "out"))
     assert not Path("out").exists()

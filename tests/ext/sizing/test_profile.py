@@ -269,20 +269,20 @@ def test_a_long_stream_takes_no_more_than_150_MB(tmp_path, fields, turns):
 # --- what is refused --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        ({"user": np.array([None] * 10)}, "'user': ids hold None"),
-        ({"user": np.ones(10, np.float32)}, "'user': ids are float32; they must be integers or strings"),
-        ({"user": np.ones(10, bool)}, "'user': ids are bool"),
-        ({"user": np.ones(9, np.int64)}, "different numbers of samples: {'user': 9"),
-        ({"item": np.ones((10, 2, 2), np.int64)}, r"'item': ids have shape \(10, 2, 2\)"),
-        ({"history": (np.arange(4), np.ones(10, np.int64))}, r"'history'.*counts \(10,\).*sum up to m"),
-        ({"history": (np.arange(2), np.array([3, -1] + [0] * 8))}, "'history'.*sum up to m"),
-        ({"history": (np.arange(10), np.ones(10))}, "'history': counts are float64"),
-        ({"history": None}, "'history' is missing; the batch has"),
-    ],
-)
+BAD_BATCHES = [
+    ({"user": np.array([None] * 10)}, "'user': ids hold None"),
+    ({"user": np.ones(10, np.float32)}, "'user': ids are float32; they must be integers or strings"),
+    ({"user": np.ones(10, bool)}, "'user': ids are bool"),
+    ({"user": np.ones(9, np.int64)}, "different numbers of samples: {'user': 9"),
+    ({"item": np.ones((10, 2, 2), np.int64)}, r"'item': ids have shape \(10, 2, 2\)"),
+    ({"history": (np.arange(4), np.ones(10, np.int64))}, r"'history'.*counts \(10,\).*sum up to m"),
+    ({"history": (np.arange(2), np.array([3, -1] + [0] * 8))}, "'history'.*sum up to m"),
+    ({"history": (np.arange(10), np.ones(10))}, "'history': counts are float64"),
+    ({"history": None}, "'history' is missing; the batch has"),
+]
+
+
+@pytest.mark.parametrize(("change", "text"), BAD_BATCHES)
 def test_a_batch_that_does_not_fit_changes_nothing(tmp_path, change, text):
     profiler = Profiler(FEATURES)
     profiler.add(batch(0, 1000))
@@ -319,22 +319,22 @@ def test_a_table_without_ids_is_there_beside_others(tmp_path):
 NO_STATS = r"stats.json is damaged \(.*; make it again with het plan profile"
 
 
-@pytest.mark.parametrize(
-    ("file", "change", "text"),
-    [
-        ("stats.json", lambda text: text[:100], NO_STATS),
-        ("stats.json", lambda text: b"[]", NO_STATS),
-        ("stats.json", lambda text: b"{}", NO_STATS),
-        ("stats.json", lambda text: text.replace(b'"uses"', b'"used"'), NO_STATS),
-        ("stats.json", lambda text: text.replace(b'"sha256"', b'"md5"'), NO_STATS),
-        ("stats.json", lambda text: text.replace(b'"version": 3', b'"version": 1'),
-         "version 1, not 'het_tf stats', version 3; make it again with"),
-        ("stats.json", lambda text: text.replace(b"het_tf stats", b"plan"), "is 'plan', version 3, not"),
-        ("keys.npz", lambda text: text[:-1], r"keys\.npz is damaged, or does not belong to stats\.json"),
-        ("keys.npz", None, r"has no keys\.npz"),
-        ("stats.json", None, r"has no stats\.json; make it with het plan profile --out"),
-    ],
-)  # fmt: skip
+BAD_FILES = [
+    ("stats.json", lambda text: text[:100], NO_STATS),
+    ("stats.json", lambda text: b"[]", NO_STATS),
+    ("stats.json", lambda text: b"{}", NO_STATS),
+    ("stats.json", lambda text: text.replace(b'"uses"', b'"used"'), NO_STATS),
+    ("stats.json", lambda text: text.replace(b'"sha256"', b'"md5"'), NO_STATS),
+    ("stats.json", lambda text: text.replace(b'"version": 3', b'"version": 1'),
+     "version 1, not 'het_tf stats', version 3; make it again with"),
+    ("stats.json", lambda text: text.replace(b"het_tf stats", b"plan"), "is 'plan', version 3, not"),
+    ("keys.npz", lambda text: text[:-1], r"keys\.npz is damaged, or does not belong to stats\.json"),
+    ("keys.npz", None, r"has no keys\.npz"),
+    ("stats.json", None, r"has no stats\.json; make it with het plan profile --out"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "change", "text"), BAD_FILES)
 def test_stats_are_read_as_they_were_written_or_not_at_all(tmp_path, file, change, text):
     written = profiled(tmp_path, [SAMPLES])
     assert Stats.load(str(tmp_path)) == written

@@ -23,15 +23,15 @@ def ids(count=12, width=None, high=50, seed=0):
 # --- what it takes ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "element",
-    [
-        lambda x: x,
-        lambda x: (x,),
-        lambda x: (x, tf.cast(x, tf.float32)),
-        lambda x: (x, tf.cast(x, tf.float32), tf.ones_like(x)),
-    ],
-)
+ELEMENTS = [
+    lambda x: x,
+    lambda x: (x,),
+    lambda x: (x, tf.cast(x, tf.float32)),
+    lambda x: (x, tf.cast(x, tf.float32), tf.ones_like(x)),
+]
+
+
+@pytest.mark.parametrize("element", ELEMENTS)
 def test_elements_come_as_they_are(element):
     dataset = batches(ids()).map(element)
     ahead = het_tf.lookahead(dataset, het_tf.keras.Embedding(2, name="t"), window=2)
@@ -91,16 +91,16 @@ def of_u():
     return tf.data.Dataset.from_tensors({"u": ids()})
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda one: ahead([]), "layer is empty"),
-        (lambda one: ahead(one, tf.data.Dataset.range(3)), r"ids are a scalar; give them a batch axis"),
-        (lambda one: ahead(one, batches(ids().astype(np.float32))), "ids are float32"),
-        (lambda one: ahead(one, of_u()), r"reads one feature, 't', .* \['u'\]; give inputs="),
-        (lambda one: ahead({"t": one}, of_u()), r"a dict with the keys \['t'\], .* \['u'\]"),
-    ],
-)  # fmt: skip
+REFUSED = [
+    (lambda one: ahead([]), "layer is empty"),
+    (lambda one: ahead(one, tf.data.Dataset.range(3)), r"ids are a scalar; give them a batch axis"),
+    (lambda one: ahead(one, batches(ids().astype(np.float32))), "ids are float32"),
+    (lambda one: ahead(one, of_u()), r"reads one feature, 't', .* \['u'\]; give inputs="),
+    (lambda one: ahead({"t": one}, of_u()), r"a dict with the keys \['t'\], .* \['u'\]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED)
 def test_what_does_not_fit_is_refused_at_once(call, message):
     with pytest.raises((ValueError, TypeError), match=message):
         call(het_tf.keras.Embedding(2, name="t"))

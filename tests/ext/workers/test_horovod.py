@@ -126,18 +126,18 @@ def test_several_ranks_never_train_tables_apart(fresh, hvd, monkeypatch):
         call()
 
 
-@pytest.mark.parametrize(
-    ("theirs", "given", "error", "words"),
-    [
-        ({"address": "redis://:secret@other:7000"}, {}, ValueError,
-         r"address differs between the ranks: rank 0: '', rank 1: 'redis://\.\.\.@other:7000'.*HET_PS"),
-        ({"namespace": "b"}, {"ps": "redis://localhost:1", "namespace": "a"}, ValueError,
-         "namespace differs between the ranks: rank 0: 'a', rank 1: 'b'"),
-        ({"deadline": 5.0}, {"ps": het_tf.Store("redis://localhost:1", keep_bytes=100)}, ValueError,
-         r"deadline differs between the ranks: rank 0: '60\.0', rank 1: '5\.0'"),
-        ({}, {"ps": "rediss://localhost:1?ca=/of/this/machine"}, OSError, "ca=/of/this/machine .*No such"),
-    ],
-)  # fmt: skip
+DIFFERENT = [
+    ({"address": "redis://:secret@other:7000"}, {}, ValueError,
+     r"address differs between the ranks: rank 0: '', rank 1: 'redis://\.\.\.@other:7000'.*HET_PS"),
+    ({"namespace": "b"}, {"ps": "redis://localhost:1", "namespace": "a"}, ValueError,
+     "namespace differs between the ranks: rank 0: 'a', rank 1: 'b'"),
+    ({"deadline": 5.0}, {"ps": het_tf.Store("redis://localhost:1", keep_bytes=100)}, ValueError,
+     r"deadline differs between the ranks: rank 0: '60\.0', rank 1: '5\.0'"),
+    ({}, {"ps": "rediss://localhost:1?ca=/of/this/machine"}, OSError, "ca=/of/this/machine .*No such"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("theirs", "given", "error", "words"), DIFFERENT)
 def test_ranks_must_agree(two, theirs, given, error, words):
     compared = []
     two.others = lambda mine: [compared.append(mine["address"]) or {**mine, **theirs}]
@@ -173,16 +173,16 @@ def test_ranks_of_several_machines_need_an_address():
         job_server.refuse_other_machines([("near", "a"), ("far", "b"), ("near", "a")])
 
 
-@pytest.mark.parametrize(
-    ("failed", "stopped", "leaving", "ends", "told"),
-    [
-        (False, True, 29, 60, "at most 31 s more"),
-        (False, False, 0, 60, "at most 55 s more"),
-        (True, False, 29, 29, "rank 1 has not ended after 29 s"),
-        (True, False, 0, 10, "rank 1 has not ended after 10 s"),
-        (True, True, 0, 0, "rank 1 is stopped (SIGSTOP)"),
-    ],
-)
+WAITS = [
+    (False, True, 29, 60, "at most 31 s more"),
+    (False, False, 0, 60, "at most 55 s more"),
+    (True, False, 29, 29, "rank 1 has not ended after 29 s"),
+    (True, False, 0, 10, "rank 1 has not ended after 10 s"),
+    (True, True, 0, 0, "rank 1 is stopped (SIGSTOP)"),
+]
+
+
+@pytest.mark.parametrize(("failed", "stopped", "leaving", "ends", "told"), WAITS)
 def test_wait_for_rank_ends_at_time_limit(monkeypatch, capsys, failed, stopped, leaving, ends, told):
     """A failed rank 0 that waits for a stopped process only holds the job up."""
 

@@ -45,19 +45,19 @@ def of_unknown_length(mine):
     return [("unknown", *mine[1:])] if isinstance(mine, tuple) else [mine]
 
 
-@pytest.mark.parametrize(
-    ("mine", "others", "options", "steps", "warns"),
-    [
-        # A rank that went on would wait for ever in the reduction of its next step; it warns once.
-        (dataset(5), 3, {"epochs": 3, "validation_data": dataset(4)}, [3, 3, 3], True),
-        # The other rank sees its end when this one does: nothing is said.
-        (dataset(5), None, {}, [5], False),
-        # If an epoch forgot the end at its begin, this rank would go on without the others.
-        (dataset(20), 7, {"epochs": 2, "steps_per_epoch": 3}, [3, 3], True),
-        # Comparing would cost, and cut, where shard has made equal parts.
-        (dataset(5, known=True), 3, {}, [5], False),
-    ],
-)
+STREAMS = [
+    # A rank that went on would wait for ever in the reduction of its next step; it warns once.
+    (dataset(5), 3, {"epochs": 3, "validation_data": dataset(4)}, [3, 3, 3], True),
+    # The other rank sees its end when this one does: nothing is said.
+    (dataset(5), None, {}, [5], False),
+    # If an epoch forgot the end at its begin, this rank would go on without the others.
+    (dataset(20), 7, {"epochs": 2, "steps_per_epoch": 3}, [3, 3], True),
+    # Comparing would cost, and cut, where shard has made equal parts.
+    (dataset(5, known=True), 3, {}, [5], False),
+]
+
+
+@pytest.mark.parametrize(("mine", "others", "options", "steps", "warns"), STREAMS)
 @pytest.mark.parametrize("eager", [False, True])
 def test_fit_ends_epochs_with_shortest_stream(other, caplog, mine, others, options, steps, warns, eager):
     if others:

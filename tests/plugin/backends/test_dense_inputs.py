@@ -26,10 +26,10 @@ def expected(table, combiner, weights, mask, length):
     return (each if combiner is None else each.sum(1)), factors
 
 
-@pytest.mark.parametrize(
-    ("combiner", "length"),
-    [(None, None), (None, 2), (None, 6), ("sum", None), ("mean", None), ("sqrtn", None)],
-)
+OUTPUTS = [(None, None), (None, 2), (None, 6), ("sum", None), ("mean", None), ("sqrtn", None)]
+
+
+@pytest.mark.parametrize(("combiner", "length"), OUTPUTS)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 def test_rows_and_gradients(combiner, weighted, masked, length):

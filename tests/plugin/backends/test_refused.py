@@ -58,20 +58,20 @@ keras.config.set_backend({OTHER!r})
 IMPORTED = f"het_tf was imported with Keras' backend {BACKEND!r}, and now it is {OTHER!r}"
 
 
+PROGRAMS = [
+    (USES_NO_TENSORFLOW, BACKEND, ""),
+    pytest.param(WIDE_IDS_OF_JAX, BACKEND, "", marks=on_jax),
+    ("import het_tf; het_tf.Cache()", "numpy",
+     "Keras' backend is 'numpy', and het_tf works with tensorflow, torch, jax; set KERAS_BACKEND"),
+    ("import het_tf.keras", "tensorflow",
+     "ImportError: het_tf needs TensorFlow (or KERAS_BACKEND=torch or jax), which does not import"),
+    (ANOTHER_BACKEND + "embed(np.ones(2, 'int32'))", BACKEND, IMPORTED),
+    (ANOTHER_BACKEND + "het_tf.keras.Embedding(3)", BACKEND, IMPORTED),
+]  # fmt: skip
+
+
 @elsewhere
-@pytest.mark.parametrize(
-    ("code", "backend", "words"),
-    [
-        (USES_NO_TENSORFLOW, BACKEND, ""),
-        pytest.param(WIDE_IDS_OF_JAX, BACKEND, "", marks=on_jax),
-        ("import het_tf; het_tf.Cache()", "numpy",
-         "Keras' backend is 'numpy', and het_tf works with tensorflow, torch, jax; set KERAS_BACKEND"),
-        ("import het_tf.keras", "tensorflow",
-         "ImportError: het_tf needs TensorFlow (or KERAS_BACKEND=torch or jax), which does not import"),
-        (ANOTHER_BACKEND + "embed(np.ones(2, 'int32'))", BACKEND, IMPORTED),
-        (ANOTHER_BACKEND + "het_tf.keras.Embedding(3)", BACKEND, IMPORTED),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("code", "backend", "words"), PROGRAMS)
 def test_programs(code, backend, words):
     said = program(code, KERAS_BACKEND=backend)
     assert words in said if words else said == ""
@@ -98,20 +98,20 @@ def of_tensorflow(kind):
     return type(kind, (), {})()
 
 
+OF_TENSORFLOW = [
+    *((lambda name=name: getattr(het_tf, name), ImportError,
+       rf"het_tf\.{name} needs TensorFlow, and Keras' backend is '{BACKEND}'")
+      for name in ("export", "inputs", "serving")),
+    (lambda: het_tf.callbacks.TableStats("logs"), ImportError, "log_dir of TableStats needs TensorFlow"),
+    (lambda: layer(cache=het_tf.Cache(device="gpu")), RuntimeError, r"give Cache\(device='cpu'\)"),
+    *((lambda kind=kind: layer()(of_tensorflow(kind)), ValueError,
+       f"feature 't': ids or weights are a {kind}.*padding_id")
+      for kind in ("RaggedTensor", "SparseTensor")),
+]  # fmt: skip
+
+
 @elsewhere
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        *((lambda name=name: getattr(het_tf, name), ImportError,
-           rf"het_tf\.{name} needs TensorFlow, and Keras' backend is '{BACKEND}'")
-          for name in ("export", "inputs", "serving")),
-        (lambda: het_tf.callbacks.TableStats("logs"), ImportError, "log_dir of TableStats needs TensorFlow"),
-        (lambda: layer(cache=het_tf.Cache(device="gpu")), RuntimeError, r"give Cache\(device='cpu'\)"),
-        *((lambda kind=kind: layer()(of_tensorflow(kind)), ValueError,
-           f"feature 't': ids or weights are a {kind}.*padding_id")
-          for kind in ("RaggedTensor", "SparseTensor")),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("call", "error", "words"), OF_TENSORFLOW)
 def test_what_needs_tensorflow(call, error, words):
     with pytest.raises(error, match=words):
         call()
@@ -136,26 +136,26 @@ def ones(*shape):
     return keras.ops.ones(shape)
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        (lambda embed: embed(IDS[None], weights=ones(1, 3)), ValueError, "weights have shape"),
-        (lambda embed: embed(ones(1, 3)), ValueError, "ids are float32; they must be integers or strings"),
-        (lambda embed: embed(keras.ops.convert_to_tensor(np.int32(3))), ValueError, "a scalar"),
-        (lambda embed: embed.anchor.assign(np.ones((64, 2), "float32")), RuntimeError, "is not an array"),
-        (
-            lambda embed: embed.anchor.assign(ones(64, 2)),
-            RuntimeError,
-            "an optimizer updates by its gradient",
-        ),
-        (
-            lambda embed: embed.anchor.assign_sub(ones(64, 2)),
-            RuntimeError,
-            "not moved by a gradient's multiple",
-        ),
-        (lambda embed: het_tf.reset() or embed(IDS), Exception, "A lookup never makes a table"),
-    ],
-)
+BAD_CALLS = [
+    (lambda embed: embed(IDS[None], weights=ones(1, 3)), ValueError, "weights have shape"),
+    (lambda embed: embed(ones(1, 3)), ValueError, "ids are float32; they must be integers or strings"),
+    (lambda embed: embed(keras.ops.convert_to_tensor(np.int32(3))), ValueError, "a scalar"),
+    (lambda embed: embed.anchor.assign(np.ones((64, 2), "float32")), RuntimeError, "is not an array"),
+    (
+        lambda embed: embed.anchor.assign(ones(64, 2)),
+        RuntimeError,
+        "an optimizer updates by its gradient",
+    ),
+    (
+        lambda embed: embed.anchor.assign_sub(ones(64, 2)),
+        RuntimeError,
+        "not moved by a gradient's multiple",
+    ),
+    (lambda embed: het_tf.reset() or embed(IDS), Exception, "A lookup never makes a table"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "words"), BAD_CALLS)
 def test_calls_and_values_that_do_not_fit(call, error, words):
     embed = layer(combiner="sum")
     start = rows()

@@ -321,20 +321,20 @@ MISSING = "raise ImportError('No module named x')"
 WORKS = "works with TensorFlow >=2.16,<2.22 and Keras >=3.10,"
 
 
-@pytest.mark.parametrize(
-    ("modules", "variables", "words"),
-    [
-        ({"tensorflow": MISSING}, {},
-         "needs TensorFlow (or KERAS_BACKEND=torch or jax), which does not import (No module named x)"),
-        ({"tensorflow": version("2.15.1")}, {}, f"{WORKS} not TensorFlow 2.15.1"),
-        ({"tensorflow": version("2.22.0")}, {}, f"{WORKS} not TensorFlow 2.22.0"),
-        ({"keras": MISSING}, {}, f"{WORKS} but Keras does not import (No module named x)"),
-        ({"keras": version("2.15.0")}, {}, f"{WORKS} not Keras 2.15.0"),
-        ({"keras": version("3.9.2")}, {}, f"{WORKS} not Keras 3.9.2"),
-        ({}, {"TF_USE_LEGACY_KERAS": "1"},
-         f"{WORKS} not Keras 2 (tf-keras), which TF_USE_LEGACY_KERAS=1 chooses"),
-    ],
-)  # fmt: skip
+VERSIONS = [
+    ({"tensorflow": MISSING}, {},
+     "needs TensorFlow (or KERAS_BACKEND=torch or jax), which does not import (No module named x)"),
+    ({"tensorflow": version("2.15.1")}, {}, f"{WORKS} not TensorFlow 2.15.1"),
+    ({"tensorflow": version("2.22.0")}, {}, f"{WORKS} not TensorFlow 2.22.0"),
+    ({"keras": MISSING}, {}, f"{WORKS} but Keras does not import (No module named x)"),
+    ({"keras": version("2.15.0")}, {}, f"{WORKS} not Keras 2.15.0"),
+    ({"keras": version("3.9.2")}, {}, f"{WORKS} not Keras 3.9.2"),
+    ({}, {"TF_USE_LEGACY_KERAS": "1"},
+     f"{WORKS} not Keras 2 (tf-keras), which TF_USE_LEGACY_KERAS=1 chooses"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("modules", "variables", "words"), VERSIONS)
 @pytest.mark.parametrize("code", ["import het_tf; het_tf.tables()", "import het_tf.keras"])
 def test_other_versions_are_refused_by_one_line(tmp_path, code, modules, variables, words):
     for name, source in {"tensorflow": version("2.16.2"), "keras": version("3.10.0"), **modules}.items():

@@ -379,14 +379,14 @@ def test_overflow_skips_step_and_lowers_scale():
 # --- what is refused; see also tests/plugin/backends/test_refused.py --------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("spoil", "words"),
-    [
-        (lambda ticket: tf.constant(np.roll(ticket.numpy(), 7, 0)),  # of another process
-         r"'t' .*newest 64 gradients.*no row was changed"),
-        (lambda ticket: (het_tf.reset(), ticket)[1], "'t'"),
-    ],
-)  # fmt: skip
+SPOILED = [
+    (lambda ticket: tf.constant(np.roll(ticket.numpy(), 7, 0)),  # of another process
+     r"'t' .*newest 64 gradients.*no row was changed"),
+    (lambda ticket: (het_tf.reset(), ticket)[1], "'t'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spoil", "words"), SPOILED)
 def test_a_gradient_of_before_the_reset_or_of_another_process_is_refused(spoil, words):
     pair = Pair()
     anchor = pair.ours.layers[0].anchor

@@ -70,15 +70,15 @@ def test_slots_without_clocks_are_refused():
     het_tf.Table("published").assign(scanned["ids"], scanned["rows"], with_slots=True)
 
 
-@pytest.mark.parametrize(
-    ("clocks", "with_slots", "words"),
-    [
-        ([-1], True, r"must be integers >= 0 of shape \(1,\)"),
-        ([1, 2], True, r"clocks are int64 of shape \(2,\)"),
-        ([1.0], True, "clocks are float64"),
-        ([1], False, "clocks belong to slots"),
-    ],
-)
+BAD_CLOCKS = [
+    ([-1], True, r"must be integers >= 0 of shape \(1,\)"),
+    ([1, 2], True, r"clocks are int64 of shape \(2,\)"),
+    ([1.0], True, "clocks are float64"),
+    ([1], False, "clocks belong to slots"),
+]
+
+
+@pytest.mark.parametrize(("clocks", "with_slots", "words"), BAD_CLOCKS)
 def test_bad_clocks_are_refused(clocks, with_slots, words):
     embedding()
     table = het_tf.Table("t")

@@ -128,18 +128,18 @@ def test_stats():
     assert het_tf.Table("direct").stats()["mode"] == "direct"
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda table: table.assign([1], np.zeros((1, 3))), r"must be \[N\] and \[N, 4\]"),
-        (lambda table: table.assign([1, 2], np.zeros((1, 4))), r"must be \[N\] and \[N, 4\]"),
-        (lambda table: table.assign([[1]], np.zeros((1, 4))), r"must be \[N\] and \[N, 4\]"),
-        (lambda table: table.assign(1, [0] * 4), r"must be \[N\] and \[N, 4\]"),
-        (lambda table: table.assign([1], [[0, 0, np.nan, 0]]), "NaN or Inf"),
-        (lambda table: table.lookup(tf.ragged.constant([["a"]])), "ids are a RaggedTensor; give a list"),
-        (lambda table: table.remove(tf.sparse.from_dense([1])), "ids are a SparseTensor; give a list"),
-    ],
-)
+BAD_CALLS = [
+    (lambda table: table.assign([1], np.zeros((1, 3))), r"must be \[N\] and \[N, 4\]"),
+    (lambda table: table.assign([1, 2], np.zeros((1, 4))), r"must be \[N\] and \[N, 4\]"),
+    (lambda table: table.assign([[1]], np.zeros((1, 4))), r"must be \[N\] and \[N, 4\]"),
+    (lambda table: table.assign(1, [0] * 4), r"must be \[N\] and \[N, 4\]"),
+    (lambda table: table.assign([1], [[0, 0, np.nan, 0]]), "NaN or Inf"),
+    (lambda table: table.lookup(tf.ragged.constant([["a"]])), "ids are a RaggedTensor; give a list"),
+    (lambda table: table.remove(tf.sparse.from_dense([1])), "ids are a SparseTensor; give a list"),
+]
+
+
+@pytest.mark.parametrize(("call", "words"), BAD_CALLS)
 def test_bad_arguments_change_nothing(call, words):
     train(embedding(), [1])
     before = het_tf.Table("t").to_numpy()
@@ -193,18 +193,18 @@ def near(x, mean, deviation, off=0.1):
     return abs(x.mean() - mean) < off and abs(x.std() - deviation) < off
 
 
-@pytest.mark.parametrize(
-    ("initializer", "check"),
-    [
-        ("zeros", lambda x: (x == 0).all()),
-        (het_tf.initializers.Constant(3.0), lambda x: (x == 3).all()),
-        (
-            het_tf.initializers.RandomUniform(1, 2),
-            lambda x: x.min() >= 1 and x.max() < 2 and near(x, 1.5, 0.29),
-        ),
-        (het_tf.initializers.RandomNormal(1, 2), lambda x: near(x, 1, 2)),
-    ],
-)
+INITIALIZERS = [
+    ("zeros", lambda x: (x == 0).all()),
+    (het_tf.initializers.Constant(3.0), lambda x: (x == 3).all()),
+    (
+        het_tf.initializers.RandomUniform(1, 2),
+        lambda x: x.min() >= 1 and x.max() < 2 and near(x, 1.5, 0.29),
+    ),
+    (het_tf.initializers.RandomNormal(1, 2), lambda x: near(x, 1, 2)),
+]
+
+
+@pytest.mark.parametrize(("initializer", "check"), INITIALIZERS)
 def test_initializers(initializer, check):
     embedding(dim=16, initializer=initializer)
     assert check(het_tf.Table("t").lookup(np.arange(1000)))

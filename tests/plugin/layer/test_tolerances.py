@@ -37,10 +37,10 @@ def test_columns_have_units_of_their_own():
         assert_close(found, expected, magnitude=of_columns(expected))
 
 
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [([1.0], [1.0, 1.0]), ([np.nan], [1.0]), ([1.0], [np.nan]), ([np.inf], [1.0]), ([1e-30], [0.0])],
-)
+NO_ROUNDING = [([1.0], [1.0, 1.0]), ([np.nan], [1.0]), ([1.0], [np.nan]), ([np.inf], [1.0]), ([1e-30], [0.0])]
+
+
+@pytest.mark.parametrize(("found", "expected"), NO_ROUNDING)
 def test_what_is_no_rounding(found, expected):
     with pytest.raises(AssertionError):
         assert_close(found, expected)

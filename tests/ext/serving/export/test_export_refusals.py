@@ -41,38 +41,38 @@ OF_FOLLOW = [
 NO_FORMAT = r"format is .*; give het_tf\.serving\.Portable\(\) or Native\(\)"
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        *[(lambda p, of=of, options=options: of(**options), ValueError, message)
-          for of in (Portable, Native) for options, message in OF_FORMAT],
-        *[(lambda p, options=options: Follow(**{"address": "redis://host", **options}), ValueError, message)
-          for options, message in OF_FOLLOW],
-        *[(lambda p, one=one: het_tf.export(lib.one_table(), p, one), TypeError, NO_FORMAT)
-          for one in ("native", Native, None)],
-        (lambda p: het_tf.export(lib.one_table(), __file__ + "/1"), OSError, "cannot be written"),
-        (lambda p: Native(follow="redis://host"), TypeError, "follow is 'redis:"),
-        (lambda p: het_tf.export(of_large_values(), p, Portable(row_dtype="float16")), ValueError,
-         r"table 'item' has values up to 70000.*bfloat16"),
-        (lambda p: followed(p, min_count=2), ValueError, "min_count and max_age"),  # a follower undoes it
-        (lambda p: followed(p, max_age=60.0), ValueError, "min_count and max_age"),
-        (lambda p: followed(p), RuntimeError, "the tables are in this process"),
-        (lambda p: het_tf.export(het_tf.keras.Embedding(3), p), TypeError, "model is Embedding"),
-        (lambda p: het_tf.export(plain(), p), ValueError, "no layers of het_tf"),
-        (lambda p: het_tf.export(gone(), p), LookupError, "item"),
-        *[(lambda p, given=given: het_tf.export(lib.one_table(), p, signatures=given), ValueError, message)
-          for given, message in (
-              ({}, "give a dict from names"),
-              ([1], "give a dict from names"),
-              ({"x": None}, "give the model's inputs"),
-              ({"x": lambda ids: ids}, "give the model's inputs"),
-              ({"": {"ids": np.array([1])}}, "non-empty strings"),
-              ({"x": tf.function(lambda ids: ids)}, "without an input_signature"),
-              ({"x": {"ids": 3}}, "batch dimension"),
-              ({"x": {"ids": object()}}, "is not an input of a model"),
-          )],
-    ],
-)  # fmt: skip
+REFUSED = [
+    *[(lambda p, of=of, options=options: of(**options), ValueError, message)
+      for of in (Portable, Native) for options, message in OF_FORMAT],
+    *[(lambda p, options=options: Follow(**{"address": "redis://host", **options}), ValueError, message)
+      for options, message in OF_FOLLOW],
+    *[(lambda p, one=one: het_tf.export(lib.one_table(), p, one), TypeError, NO_FORMAT)
+      for one in ("native", Native, None)],
+    (lambda p: het_tf.export(lib.one_table(), __file__ + "/1"), OSError, "cannot be written"),
+    (lambda p: Native(follow="redis://host"), TypeError, "follow is 'redis:"),
+    (lambda p: het_tf.export(of_large_values(), p, Portable(row_dtype="float16")), ValueError,
+     r"table 'item' has values up to 70000.*bfloat16"),
+    (lambda p: followed(p, min_count=2), ValueError, "min_count and max_age"),  # a follower undoes it
+    (lambda p: followed(p, max_age=60.0), ValueError, "min_count and max_age"),
+    (lambda p: followed(p), RuntimeError, "the tables are in this process"),
+    (lambda p: het_tf.export(het_tf.keras.Embedding(3), p), TypeError, "model is Embedding"),
+    (lambda p: het_tf.export(plain(), p), ValueError, "no layers of het_tf"),
+    (lambda p: het_tf.export(gone(), p), LookupError, "item"),
+    *[(lambda p, given=given: het_tf.export(lib.one_table(), p, signatures=given), ValueError, message)
+      for given, message in (
+          ({}, "give a dict from names"),
+          ([1], "give a dict from names"),
+          ({"x": None}, "give the model's inputs"),
+          ({"x": lambda ids: ids}, "give the model's inputs"),
+          ({"": {"ids": np.array([1])}}, "non-empty strings"),
+          ({"x": tf.function(lambda ids: ids)}, "without an input_signature"),
+          ({"x": {"ids": 3}}, "batch dimension"),
+          ({"x": {"ids": object()}}, "is not an input of a model"),
+      )],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "error", "message"), REFUSED)
 def test_what_is_refused_makes_nothing(call, error, message, tmp_path):
     with pytest.raises(error, match=message):
         call(tmp_path / "1")

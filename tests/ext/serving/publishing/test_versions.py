@@ -101,33 +101,33 @@ def test_a_reader_that_waits_gets_the_next_version(server, client):
 VERSION, DECISION = version(7), Decision("rollback", 7, 2.5, "9-1")
 
 
-@pytest.mark.parametrize(
-    ("made", "entry", "changes", "why"),
-    [
-        (VERSION, "7-1", {}, "its ID is no V-0"),
-        (VERSION, "0-0", {}, "not in 1"),
-        *[(VERSION, "7-0", {name: value}, why) for name, value, why in (
-            ("dense", "file:../x", "not redis:KEY or file:/PATH"),
-            ("sha256", DIGEST.upper(), "not 64 hexadecimal digits"),
-            ("signature", DIGEST + "\n", "not 64 hexadecimal digits"),
-            ("bytes", "-1", "not a number of bytes"),
-            ("cut", "{}", "not a list of positions"),
-            ("cut", "[]", "not a list of positions"),
-            ("cut", '["1:2", "1:-2"]', "a position is not"),
-            ("cut", '["1:2", 3]', "a position is not"),
-            ("cut", "[" * 9000, "not a list of positions"),
-            ("trained_through", "NaN", "not JSON"),
-            ("trained_through", '"' + "x" * 70000 + '"', "not JSON of at most 65536 bytes"),
-            ("time", "inf", "not seconds since 1970"),
-            ("time", "now", "not seconds since 1970"),
-        )],
-        (VERSION, "7-0", {"cut": None, "time": None}, "it lacks cut, time"),
-        (DECISION, "9-1", {"kind": "promote"}, "a newer het_tf may know"),
-        (DECISION, "9-1", {"version": "-1"}, "its version is no number"),
-        (DECISION, "9-1", {"time": "nan"}, "not seconds since 1970"),
-        (DECISION, "9-1", {"version": None}, "it lacks version"),
-    ],
-)  # fmt: skip
+NO_ENTRIES = [
+    (VERSION, "7-1", {}, "its ID is no V-0"),
+    (VERSION, "0-0", {}, "not in 1"),
+    *[(VERSION, "7-0", {name: value}, why) for name, value, why in (
+        ("dense", "file:../x", "not redis:KEY or file:/PATH"),
+        ("sha256", DIGEST.upper(), "not 64 hexadecimal digits"),
+        ("signature", DIGEST + "\n", "not 64 hexadecimal digits"),
+        ("bytes", "-1", "not a number of bytes"),
+        ("cut", "{}", "not a list of positions"),
+        ("cut", "[]", "not a list of positions"),
+        ("cut", '["1:2", "1:-2"]', "a position is not"),
+        ("cut", '["1:2", 3]', "a position is not"),
+        ("cut", "[" * 9000, "not a list of positions"),
+        ("trained_through", "NaN", "not JSON"),
+        ("trained_through", '"' + "x" * 70000 + '"', "not JSON of at most 65536 bytes"),
+        ("time", "inf", "not seconds since 1970"),
+        ("time", "now", "not seconds since 1970"),
+    )],
+    (VERSION, "7-0", {"cut": None, "time": None}, "it lacks cut, time"),
+    (DECISION, "9-1", {"kind": "promote"}, "a newer het_tf may know"),
+    (DECISION, "9-1", {"version": "-1"}, "its version is no number"),
+    (DECISION, "9-1", {"time": "nan"}, "not seconds since 1970"),
+    (DECISION, "9-1", {"version": None}, "it lacks version"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "entry", "changes", "why"), NO_ENTRIES)
 def test_entries_of_others_are_checked(made, entry, changes, why):
     words = made.fields()
     fields = {**dict(zip(words[::2], words[1::2], strict=True)), "more": "is ignored"}

@@ -60,15 +60,15 @@ def test_what_a_process_finds(store: LocalServer) -> None:
     assert found[-1].startswith("versions   het_tf ")
 
 
-@pytest.mark.parametrize(
-    ("words", "variables", "said"),
-    [
-        (["--check", "--rdzv", "redis://127.0.0.1:1"], {}, "cannot connect to 127.0.0.1:1: Connection refus"),
-        (["--check", "nowhere.py"], {}, "program    there is no script nowhere.py"),
-        (["--check", "--nnodes", "2", "true"], {}, "job        --nnodes without --rdzv-id"),
-        (["--check"], {"HET_RANK": "x"}, "launcher   HET_RANK is 'x'; it must be"),
-    ],
-)
+FAULTS = [
+    (["--check", "--rdzv", "redis://127.0.0.1:1"], {}, "cannot connect to 127.0.0.1:1: Connection refus"),
+    (["--check", "nowhere.py"], {}, "program    there is no script nowhere.py"),
+    (["--check", "--nnodes", "2", "true"], {}, "job        --nnodes without --rdzv-id"),
+    (["--check"], {"HET_RANK": "x"}, "launcher   HET_RANK is 'x'; it must be"),
+]
+
+
+@pytest.mark.parametrize(("words", "variables", "said"), FAULTS)
 def test_faults(words: list[str], variables: dict[str, str], said: str) -> None:
     assert said in check(*words, status=1, **variables)
 

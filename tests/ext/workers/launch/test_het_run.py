@@ -214,29 +214,29 @@ def test_nothing_is_left_of_a_killed_launcher(run: Launches) -> None:
     until(lambda: not store.parent.exists(), "the end of the store")
 
 
-@pytest.mark.parametrize(
-    ("words", "variables", "status", "said"),
-    [
-        (["--nproc", "0", "x.py"], {}, 2, "'0' is not a whole number of 1 or more"),
-        (["--nnodes", "2:1", "x.py"], {}, 2, "'2:1' is not MIN or MIN:MAX"),
-        (["--nnodes", "two", "x.py"], {}, 2, "'two' is not MIN or MIN:MAX"),
-        (["--rdzv-id", "a b", "x.py"], {}, 2, "'a b' is not a word of letters"),
-        (["--timeout", "0", "x.py"], {}, 2, "'0' is not a number of seconds"),
-        ([], {}, 1, "there is no program; write `het run"),
-        (["x.py"], {}, 1, "there is no script x.py"),
-        (["no_program"], {}, 1, "no_program is no program that can be executed, on PATH"),
-        (["here"], {}, 1, "here is no program that can be executed; a Python script runs by `python here`"),
-        (["--nnodes", "2", "--rdzv-id", "a", "true"], {}, 1, "several nodes meet at a store: start one"),
-        (["--nnodes", "2", "--rdzv", "redis://127.0.0.1:1", "true"], {}, 1, "--nnodes without --rdzv-id"),
-        (["--rdzv", "redis://127.0.0.1:1", "true"], {}, 1, "connect to 127.0.0.1:1: Connection refused"),
-        (["--rdzv", "http://a", "true"], {}, 1, "write redis://"),
-        (["true"], {"HOROVOD_RANK": "0", "HOROVOD_SIZE": "2", "HET_RUN_ID": "a"}, 1, "rank 0 of horovodrun"),
-        (["true"], {"HET_RANK": "0", "HET_WORLD_SIZE": "1", "HET_RUN_ID": "a"}, 1, "rank 0 of het run,"),
-        (["true"], {"HET_RANK": "0", "HOROVOD_RANK": "1"}, 1, "HET_RANK is '0' and HOROVOD_RANK is '1'"),
-        (["true"], {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4", "PMIX_NAMESPACE": "1"}, 1,
-         "mpirun has started 4 processes, of which each would run a job of its own"),
-    ],
-)  # fmt: skip
+BAD_INPUT = [
+    (["--nproc", "0", "x.py"], {}, 2, "'0' is not a whole number of 1 or more"),
+    (["--nnodes", "2:1", "x.py"], {}, 2, "'2:1' is not MIN or MIN:MAX"),
+    (["--nnodes", "two", "x.py"], {}, 2, "'two' is not MIN or MIN:MAX"),
+    (["--rdzv-id", "a b", "x.py"], {}, 2, "'a b' is not a word of letters"),
+    (["--timeout", "0", "x.py"], {}, 2, "'0' is not a number of seconds"),
+    ([], {}, 1, "there is no program; write `het run"),
+    (["x.py"], {}, 1, "there is no script x.py"),
+    (["no_program"], {}, 1, "no_program is no program that can be executed, on PATH"),
+    (["here"], {}, 1, "here is no program that can be executed; a Python script runs by `python here`"),
+    (["--nnodes", "2", "--rdzv-id", "a", "true"], {}, 1, "several nodes meet at a store: start one"),
+    (["--nnodes", "2", "--rdzv", "redis://127.0.0.1:1", "true"], {}, 1, "--nnodes without --rdzv-id"),
+    (["--rdzv", "redis://127.0.0.1:1", "true"], {}, 1, "connect to 127.0.0.1:1: Connection refused"),
+    (["--rdzv", "http://a", "true"], {}, 1, "write redis://"),
+    (["true"], {"HOROVOD_RANK": "0", "HOROVOD_SIZE": "2", "HET_RUN_ID": "a"}, 1, "rank 0 of horovodrun"),
+    (["true"], {"HET_RANK": "0", "HET_WORLD_SIZE": "1", "HET_RUN_ID": "a"}, 1, "rank 0 of het run,"),
+    (["true"], {"HET_RANK": "0", "HOROVOD_RANK": "1"}, 1, "HET_RANK is '0' and HOROVOD_RANK is '1'"),
+    (["true"], {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4", "PMIX_NAMESPACE": "1"}, 1,
+     "mpirun has started 4 processes, of which each would run a job of its own"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "variables", "status", "said"), BAD_INPUT)
 def test_bad_input(
     run: Launches, words: list[str], variables: dict[str, str], status: int, said: str
 ) -> None:

@@ -136,14 +136,14 @@ def test_nobody_joins(run: Launches, node: Node) -> None:
     assert "with 3 processes; start `het run` with --rdzv-id" in alone.err
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--nnodes", "2:3"], "--nnodes differs between the nodes of job"),
-        (["--nnodes", "2", "--max-restarts", "3"], "--max-restarts differs"),
-        (["--nnodes", "2", "-m"], "the program differs"),
-    ],
-)
+DIFFERENT = [
+    (["--nnodes", "2:3"], "--nnodes differs between the nodes of job"),
+    (["--nnodes", "2", "--max-restarts", "3"], "--max-restarts differs"),
+    (["--nnodes", "2", "-m"], "the program differs"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), DIFFERENT)
 def test_nodes_agree_on_their_arguments(run: Launches, node: Node, store: LocalServer, words, said) -> None:
     first = node("true", "--nnodes", 2)
     until(lambda: keys(store, node), "the first node")
