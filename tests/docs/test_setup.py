@@ -28,14 +28,8 @@ def machine(tmp_path):
         (programs / name).chmod(0o755)
 
     def run(*command):
-        return subprocess.run(
-            [str(part) for part in command],
-            cwd=tmp_path,
-            env={"PATH": str(programs)},
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
+        how = {"cwd": tmp_path, "env": {"PATH": str(programs)}, "timeout": 600}
+        return subprocess.run([str(part) for part in command], capture_output=True, text=True, **how)
 
     add("python3.11", f'exec {sys.executable} "$@"')
     run.add = add
@@ -144,10 +138,9 @@ def test_warnings_are_errors_where_somebody_asks(tmp_path, options, builds):
 def make(*arguments, cwd=ROOT, env=None):
     if shutil.which("make") is None:
         pytest.skip("there is no make")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
-    return subprocess.run(
-        ["make", *map(str, arguments)], cwd=cwd, env=environment | (env or {}), capture_output=True, text=True
-    )
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    words, env = ["make", *map(str, arguments)], outside | (env or {})
+    return subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True)
 
 
 def test_developers_and_ci_ask_for_errors_and_users_do_not():
@@ -170,9 +163,8 @@ def test_second_make_does_no_setup_work():
 
 def test_stage_shows_log_tail_and_remedy(machine, tmp_path):
     """And the output itself where that is asked for; either way with the status."""
-    machine.add(
-        "work", "for i in {1..99}; do echo line $i; done; echo 'error: x is missing. Remedy: y'; exit 7"
-    )
+    work = "for i in {1..99}; do echo line $i; done; echo 'error: x is missing. Remedy: y'; exit 7"
+    machine.add("work", work)
     done = machine(TOOLS / "stage.sh", "work", "the work (because)", "work")
     assert done.returncode == 7
     assert done.stdout.splitlines() == ["==> the work (because)"]

@@ -20,10 +20,8 @@ def optimizer(name: str) -> Any:
 
 
 def layer(name: str = "item", dim: int = 4, of: str = "RowWiseAdagrad", **options: Any) -> Any:
-    options.setdefault("optimizer", optimizer(of))
-    return het_tf.keras.Embedding(
-        dim, table=name, name=name.replace("/", "-"), cache=het_tf.Cache(staleness=0), **options
-    )
+    more = {"optimizer": optimizer(of), "cache": het_tf.Cache(staleness=0), **options}
+    return het_tf.keras.Embedding(dim, table=name, name=name.replace("/", "-"), **more)
 
 
 def step(layer: Any, ids: Any, seed: int) -> None:
@@ -113,11 +111,8 @@ def weights(model: Any) -> list[np.ndarray]:
 
 def files(directory: Path) -> dict[str, bytes]:
     """All files below a directory."""
-    return {
-        str(path.relative_to(directory)): path.read_bytes()
-        for path in sorted(directory.rglob("*"))
-        if path.is_file()
-    }
+    there = [path for path in sorted(directory.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(directory)): path.read_bytes() for path in there}
 
 
 SPEC = {

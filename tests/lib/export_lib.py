@@ -106,9 +106,8 @@ def ops_of(path: Any) -> set[str]:
     model = saved_model_pb2.SavedModel()
     model.ParseFromString((Path(path) / "saved_model.pb").read_bytes())
     graph = model.meta_graphs[0].graph_def
-    return {node.op for node in graph.node} | {
-        node.op for function in graph.library.function for node in function.node_def
-    }
+    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+    return {node.op for node in nodes}
 
 
 def run_alone(program: str, *arguments: str) -> str:

@@ -62,12 +62,8 @@ class Followed:
         return row, float(answer["y"][0, 0]) / (3 * row + 1)
 
     def command(self, *words: object, **environment: str) -> subprocess.Popen:
-        log = self.log.open("a")
-        return subprocess.Popen(
-            [sys.executable, "-m", "het_tf", "serve", "follow", str(self.path), *map(str, words)],
-            stderr=log,
-            env={**os.environ, **environment},
-        )
+        command = [sys.executable, "-m", "het_tf", "serve", "follow", str(self.path), *map(str, words)]
+        return subprocess.Popen(command, stderr=self.log.open("a"), env={**os.environ, **environment})
 
     @contextlib.contextmanager
     def follower(self, *words: object, **environment: str) -> Iterator[subprocess.Popen]:

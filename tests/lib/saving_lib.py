@@ -72,11 +72,10 @@ def build(shape="shared"):
     ids = keras.Input((3,), dtype="int64")
     table = het_tf.TableConfig("a/b c", 4, het_tf.optimizers.Adam(0.01))
     other = het_tf.TableConfig("..", 4, het_tf.optimizers.SGD(0.1)) if shape == "apart" else table
-    first = het_tf.keras.EmbeddingCollection({"x": het_tf.FeatureConfig(table, combiner="sum")}, name="first")
+    features = [{"x": het_tf.FeatureConfig(one, combiner="sum")} for one in (table, other)]
+    first = het_tf.keras.EmbeddingCollection(features[0], name="first")
     with het_tf.namespace("n" if shape == "namespaces" else ""):
-        second = het_tf.keras.EmbeddingCollection(
-            {"x": het_tf.FeatureConfig(other, combiner="sum")}, name="second"
-        )
+        second = het_tf.keras.EmbeddingCollection(features[1], name="second")
     first.trainable = shape != "frozen"
     x = keras.layers.Concatenate()([first({"x": ids})["x"], second({"x": ids})["x"]])
     model = keras.Model(ids, keras.layers.Dense(1)(x))

@@ -32,10 +32,8 @@ def plain(first=None, second=None):
 
 
 def nested():
-    ids = keras.Input((2,), dtype="int64")
-    inner = keras.Sequential(
-        [keras.Input((2,), dtype="int64"), het_tf.keras.Embedding(4), keras.layers.Flatten()]
-    )
+    ids, of_inner = (keras.Input((2,), dtype="int64") for _ in range(2))
+    inner = keras.Sequential([of_inner, het_tf.keras.Embedding(4), keras.layers.Flatten()])
     x = keras.layers.Concatenate()([inner(ids), keras.layers.Flatten()(het_tf.keras.Embedding(4)(ids))])
     return keras.Model(ids, keras.layers.Dense(1)(x))
 

@@ -68,9 +68,8 @@ def cache(rank: str, hits: int, reads: int, lags: list[int]) -> Figures:
     counted = dict.fromkeys(("row_bytes_in", "row_bytes_out", "metadata_bytes_in", "metadata_bytes_out"), 0)
     lag = Histogram((0.0, 1.0, 3.0, float("inf")), lags, 0.0)
     steps = {"updates": reads // 10, "bound": 2, "lag": lag}
-    return Figures(
-        ("t", rank), {"hits": hits, "reads": reads, **counted, **steps, "row_bytes_in": 10 * reads}
-    )
+    counted |= {"hits": hits, "reads": reads, "row_bytes_in": 10 * reads}
+    return Figures(("t", rank), counted | steps)
 
 
 def sample(seen: float, *caches: Figures, pid: int = 1) -> dict[str, list[Figures]]:

@@ -60,11 +60,8 @@ def test_points_are_what_the_tables_say(fresh, tmp_path):
         total = sum(value * steps[step] for step, value in found[f"t/{tag}"].items())
         assert total == pytest.approx(sum(cache[name] for name in names), rel=1e-6), tag
     assert all(0 < value < 1 for value in found["t/cache/hit_rate"].values())
-    assert {tag for tag in found if tag.startswith("plain/")} == {
-        "plain/rows",
-        "plain/bytes",
-        "plain/updates",
-    }
+    of_plain = {tag for tag in found if tag.startswith("plain/")}
+    assert of_plain == {"plain/rows", "plain/bytes", "plain/updates"}
 
     fit(made, callback)  # a second fit goes on
     assert list(scalars(tmp_path / "new" / "logs" / "tables")["t/rows"]) == [3, 6, 8, 11, 14, 16]
@@ -123,13 +120,8 @@ def test_lags_and_rates_are_those_since_the_last_point():
         lag = dict(observed=observed, mean_at_most=mean, p99_at_most=p99, max_at_most=9.0)
         names = {name for names in table_stats._PER_STEP.values() for name in names}
         counters = dict.fromkeys(names, 0) | dict(reads=reads, hits=hits)
-        return table_stats._flat(
-            {
-                "updates": 0,
-                "unapplied_gradients": 0,
-                "cache": {**counters, "staleness": lag, "pull_bound": {"most": 30, "of_age": 0.1}},
-            }
-        )
+        cache = {**counters, "staleness": lag, "pull_bound": {"most": 30, "of_age": 0.1}}
+        return table_stats._flat({"updates": 0, "unapplied_gradients": 0, "cache": cache})
 
     found = table_stats._of_cache(stats(300, 200, 30, 4.0, 8.0), stats(100, 100, 10, 2.0, 7.0), 10)
     assert found["cache/hit_rate"] == 0.5 and found["reads"] == 20

@@ -157,9 +157,8 @@ def test_what_up_needs(tmp_path, monkeypatch):
     assert f"{program} is built without TLS; leave --tls out" in het_ps(*words, status=1).err
     monkeypatch.undo()
     monkeypatch.setattr(tls.shutil, "which", lambda _: None)
-    monkeypatch.setattr(
-        programs, "find_server", lambda: shutil.which("redis-server") or "/usr/bin/redis-server"
-    )
+    there = shutil.which("redis-server") or "/usr/bin/redis-server"
+    monkeypatch.setattr(programs, "find_server", lambda: there)
     assert "apt-get install openssl" in het_ps(*words, status=1).err
 
 

@@ -87,10 +87,8 @@ def test_a_byte_takes_time():
 
 
 def test_the_measured_case_that_is_nearest_is_named():
-    default, adagrad = (
-        {"name": "row_wise_adagrad"},
-        {"name": "row_wise_adagrad", "params": {"decay_steps": 1}},
-    )
+    default = {"name": "row_wise_adagrad"}
+    adagrad = {**default, "params": {"decay_steps": 1}}
     of_adagrad = auc_cost({}, adagrad, 8, 1024, False)["clicks"]
     assert (of_adagrad["bound"], of_adagrad["batch"], of_adagrad["workers"]) == ("30", 1024, 8)
     assert auc_cost({}, adagrad, 40, 128, False)["clicks"]["workers"] == 32
@@ -134,9 +132,8 @@ def test_caches_that_the_sample_cannot_fill_are_named(tmp_path):
 
 
 def test_servers_that_are_too_small_say_what_would_do(stats):
-    with pytest.raises(
-        ValueError, match=r"no plan fits: a server needs [\d,]+ bytes at the end, [\d,]+ more"
-    ):
+    more = r"no plan fits: a server needs [\d,]+ bytes at the end, [\d,]+ more"
+    with pytest.raises(ValueError, match=more):
         forecast(stats, Request(job=JOB, ram=100_000, entries=200_000))
 
 

@@ -19,7 +19,6 @@ from het_tf.ext.ps.python.errors import ServerError
 from het_tf.ext.workers.python import find
 from het_tf.ext.workers.python.horovod_workers import Horovod
 from het_tf.python.session import settings
-from het_tf.python.session.workers import Workers
 
 keras = tf.keras
 
@@ -263,7 +262,6 @@ def test_distribute_refuses(fresh, monkeypatch):
     model.optimizer._allreduce_grads = lambda grads: grads  # as hvd.DistributedOptimizer has it
     with pytest.raises(RuntimeError, match="Compile with the Keras optimizer itself"):
         het_tf.workers.distribute(model)
-    monkeypatch.setattr(settings.current, "workers", Workers())
 
 
 def test_a_fit_that_nothing_reduces_is_refused(played):

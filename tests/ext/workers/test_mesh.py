@@ -95,9 +95,9 @@ def test_ranks_that_do_not_come_are_named(server):
     assert "HET_WORKERS_JOIN_TIMEOUT" in str(found)
 
 
-def talk(change=None, key=b"k", other=b"k", rank=2):
+def talk(change=None, other=b"k", rank=2):
     """A handshake of ranks 0 and `rank` of 3; change(n, words) changes message n. Returns what both get."""
-    sides = [joining._admit(key, 0, 3), joining._join(other, 0, rank)]
+    sides = [joining._admit(b"k", 0, 3), joining._join(other, 0, rank)]
     next(sides[1])
     words, ends = next(sides[0])[0], [None, None]
     for number in range(4):
@@ -131,9 +131,8 @@ def test_both_sides_prove_that_they_know_the_key():
     for number in (1, 2, 3):
         assert talk(lambda n, words, number=number: heard[n] if n == number else words)[0] is None, "replayed"
     heard = []
-    assert talk(lambda n, words: heard[2] if n == 3 else (heard.append(words), words)[1])[0] is None, (
-        "returned"
-    )
+    returned = talk(lambda n, words: heard[2] if n == 3 else (heard.append(words), words)[1])
+    assert returned[0] is None
 
 
 def joined(process, others=()):

@@ -116,9 +116,8 @@ def make(name, rank, cache_rows=None, eagerly=False, **table):
     else:
         out = dense(keras.layers.Concatenate()([keras.layers.Dense(5, "tanh")(x), *rows.values()]))
     model = keras.Model([ids, x], out)
-    model.compile(
-        keras.optimizers.SGD(1.0 if whole else 0.05), integers if whole else "mse", run_eagerly=eagerly
-    )
+    rate, loss = (1.0, integers) if whole else (0.05, "mse")
+    model.compile(keras.optimizers.SGD(rate), loss, run_eagerly=eagerly)
     return model
 
 
@@ -415,17 +414,19 @@ def of(launcher, *more):
     return pytest.param(launcher, *more, marks=ranks.HOROVOD if launcher == "horovod" else ())
 
 
-@pytest.mark.parametrize(
-    ("launcher", "case"), [of(launcher, case) for launcher in LAUNCHERS for case in LAUNCHERS[launcher]]
-)
+CASES = [of(launcher, case) for launcher in LAUNCHERS for case in LAUNCHERS[launcher]]
+
+
+@pytest.mark.parametrize(("launcher", "case"), CASES)
 def test_both_ranks_are_through(request, launcher, case):
     """The assertions are in the case."""
     request.getfixturevalue(launcher).values(case.__name__)
 
 
-@pytest.mark.parametrize(
-    ("launcher", "case"), [("het_run", "exact"), of("horovod", "exact"), ("het_run", "summed")]
-)
+EXACT = [("het_run", "exact"), of("horovod", "exact"), ("het_run", "summed")]
+
+
+@pytest.mark.parametrize(("launcher", "case"), EXACT)
 def test_two_ranks_equal_one_process_on_the_union_batch(request, fresh, launcher, case):
     equals_the_union(request.getfixturevalue(launcher).values(case))
 

@@ -144,9 +144,8 @@ def test_structures_of_batches_pass(other):
     """A batch may be a dict, nested, ragged or sparse."""
     other(2)
     ragged = tf.RaggedTensor.from_row_lengths(np.arange(6), [1, 2, 3])
-    made = tf.data.Dataset.from_tensor_slices(
-        ({"r": ragged, "s": tf.sparse.eye(3)}, (np.arange(3), "a b c".split()))
-    )
+    features = {"r": ragged, "s": tf.sparse.eye(3)}
+    made = tf.data.Dataset.from_tensor_slices((features, (np.arange(3), "a b c".split())))
     stream = het_tf.workers.until_shortest(made.batch(1))
     assert stream.element_spec == made.batch(1).element_spec
     for got, expected in zip(stream, made.batch(1), strict=True):

@@ -66,9 +66,8 @@ def test_a_collection_of_dicts_with_a_shared_table():
     embed = het_tf.keras.EmbeddingCollection(features)
     item, user = np.array([1, 2], "int32"), np.array([[4], [5]], "int32")
     out = embed({"item": item, "history": IDS[:2], "user": user})
-    assert {name: tuple(one.shape) for name, one in out.items()} == {
-        "item": (2, DIM), "history": (2, DIM), "user": (2, 1, 2)
-    }  # fmt: skip
+    shapes = {name: tuple(one.shape) for name, one in out.items()}
+    assert shapes == {"item": (2, DIM), "history": (2, DIM), "user": (2, 1, 2)}
     np.testing.assert_array_equal(array(out["item"]), rows("item")[1:3])
     assert len(embed.trainable_variables) == 1  # one variable for the tables that it has made
 

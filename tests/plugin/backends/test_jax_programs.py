@@ -41,7 +41,7 @@ def trains(embed):
 
 def program(code, *words, **variables):
     """Runs a program; returns what it prints."""
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests/lib")])
+    paths = os.pathsep.join(map(str, (ROOT, ROOT / "tests/lib", Path(__file__).parent)))
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True, timeout=300, cwd="/",
         env={**os.environ, "PYTHONPATH": paths, **variables},
@@ -97,13 +97,9 @@ def test_masks_and_tables_of_several_dims():
     import jax
 
     wide = het_tf.TableConfig("wide", 5)
-    embed = het_tf.keras.EmbeddingCollection(
-        {
-            "a": het_tf.FeatureConfig(wide),
-            "b": het_tf.FeatureConfig(het_tf.TableConfig("narrow", 1), padding_id=3),
-            "c": het_tf.FeatureConfig(wide),
-        }
-    )
+    narrow = het_tf.FeatureConfig(het_tf.TableConfig("narrow", 1), padding_id=3)
+    features = {"a": het_tf.FeatureConfig(wide), "b": narrow, "c": het_tf.FeatureConfig(wide)}
+    embed = het_tf.keras.EmbeddingCollection(features)
     ids = {"a": IDS, "b": IDS[:1] + 1, "c": np.zeros((0, 2), "int32")}
     of_a = np.array([[True, False], [False, True]])
     for mask, kept in ((None, np.ones((2, 2))), ({"a": of_a, "b": None, "c": None}, of_a)):
@@ -249,10 +245,7 @@ np.testing.assert_allclose(np.array(found) / np.tile([1, 2], 10), expected, atol
 
 def test_two_programs_that_run_at_once_on_one_core_end_in_order():
     """A function that held XLA's only thread while it waits for another program would never return."""
-    program(
-        TWO_PROGRAMS,
-        PYTHONPATH=os.pathsep.join([str(ROOT), str(ROOT / "tests/lib"), str(Path(__file__).parent)]),
-    )
+    program(TWO_PROGRAMS)
 
 
 DEVICES = """

@@ -113,8 +113,7 @@ def test_rows_are_those_without_a_plan(make, tmp_path):
         keras.utils.clear_session(free_memory=False)
         keras.utils.set_random_seed(0)
     assert np.ptp(found[0][1]) > 0
-    for one, other in zip(*found, strict=True):
-        np.testing.assert_array_equal(one, other)
+    np.testing.assert_equal(*found)
     model, x, looked_up = make()
     (table,) = het_tf.planner.profile(stream(x), model, out=tmp_path).tables
     all_ids = np.concatenate([one.ravel() for one in looked_up])

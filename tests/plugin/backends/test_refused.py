@@ -4,16 +4,15 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 from backends_lib import BACKEND, DIM, apply, array, elsewhere, gradients, on_jax, on_torch, rows
+from tools_lib import ROOT
 
 import het_tf
 
-ROOT = Path(__file__).parents[3]
 IDS = np.array([1, 2], "int32")
 
 
@@ -77,11 +76,10 @@ def test_programs(code, backend, words):
     assert words in said if words else said == ""
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [np.ones(2, "float32"), np.ones(2, bool), [[1, 2], [3]], [None], np.array(["a", 1], object)],
-    ids=str,
-)
+BAD_IDS = [np.ones(2, "float32"), np.ones(2, bool), [[1, 2], [3]], [None], np.array(["a", 1], object)]
+
+
+@pytest.mark.parametrize("bad", BAD_IDS, ids=str)
 def test_the_remedy_for_ids_works_on_this_backend(bad):
     with pytest.raises(ValueError, match=r"feature 't': ids (are|hold)") as error:
         layer()(bad)
@@ -141,16 +139,8 @@ BAD_CALLS = [
     (lambda embed: embed(ones(1, 3)), ValueError, "ids are float32; they must be integers or strings"),
     (lambda embed: embed(keras.ops.convert_to_tensor(np.int32(3))), ValueError, "a scalar"),
     (lambda embed: embed.anchor.assign(np.ones((64, 2), "float32")), RuntimeError, "is not an array"),
-    (
-        lambda embed: embed.anchor.assign(ones(64, 2)),
-        RuntimeError,
-        "an optimizer updates by its gradient",
-    ),
-    (
-        lambda embed: embed.anchor.assign_sub(ones(64, 2)),
-        RuntimeError,
-        "not moved by a gradient's multiple",
-    ),
+    (lambda embed: embed.anchor.assign(ones(64, 2)), RuntimeError, "an optimizer updates by its gradient"),
+    (lambda embed: embed.anchor.assign_sub(ones(64, 2)), RuntimeError, "not moved by a gradient's multiple"),
     (lambda embed: het_tf.reset() or embed(IDS), Exception, "A lookup never makes a table"),
 ]
 
@@ -169,6 +159,7 @@ def test_a_gradient_that_is_not_kept_any_more():
 
     def behind(others):
         """A gradient, and then so many others."""
+
         all_of_them = [
             gradients(lambda: keras.ops.sum(embed(IDS)), embed.trainable_variables)[1]
             for _ in range(others + 1)

@@ -102,9 +102,8 @@ def test_training_equals_the_optimizer_of_keras_or_the_formula(fresh, case, mode
         reference = getattr(keras.optimizers, optimizer.__name__)(learning_rate=0.05, **given)
     rate = tf.Variable(0.05)
     uniform = het_tf.initializers.RandomUniform(-0.5, 0.5)
-    layer = het_tf.keras.Embedding(
-        dim, table="t", optimizer=optimizer(rate, **params), initializer=uniform, **MODES[mode]
-    )
+    more = {"optimizer": optimizer(rate, **params), "initializer": uniform, **MODES[mode]}
+    layer = het_tf.keras.Embedding(dim, table="t", **more)
     ids, table = np.array([1 - 2**63, *range(-5, 5), 2**62]), het_tf.Table("t")  # as to_numpy orders them
     before = table.lookup(ids)
     variable = tf.Variable(before, dtype=tf.float64 if of_keras is None else tf.float32)
@@ -135,10 +134,8 @@ USERS, ITEMS, ROWS = 400, 200, 16_384
 def clicks(seed):
     """Ids of users and items, and labels by a bias of each: a perfect model's AUC is about 0.8."""
     rng = np.random.default_rng(seed)
-    of_user, of_item = (
-        np.random.default_rng(0).normal(size=USERS),
-        np.random.default_rng(1).normal(size=ITEMS),
-    )
+    of_user = np.random.default_rng(0).normal(size=USERS)
+    of_item = np.random.default_rng(1).normal(size=ITEMS)
     users, items = rng.integers(0, USERS, ROWS), rng.integers(0, ITEMS, ROWS)
     chance = 1 / (1 + np.exp(-of_user[users] - of_item[items]))
     return (users, items), (rng.random(ROWS) < chance).astype(np.float32)

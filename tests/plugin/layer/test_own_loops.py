@@ -3,6 +3,8 @@
 What loops do on each backend is tests/plugin/backends/test_training.py and test_uses_of_gradients.py.
 """
 
+from functools import partial
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -160,9 +162,8 @@ def recomputed(model, batch):
 @tf.autograph.experimental.do_not_convert
 def mapped(model, batch):
     parts = (tf.reshape(batch[0], [4, 2]), tf.reshape(batch[1], [4, 2, 1]))
-    return model.gradients(
-        lambda: tf.reduce_mean(tf.map_fn(model.loss, parts, fn_output_signature=tf.float32))
-    )
+    losses = partial(tf.map_fn, model.loss, parts, fn_output_signature=tf.float32)
+    return model.gradients(lambda: tf.reduce_mean(losses()))
 
 
 @learns()
@@ -222,11 +223,8 @@ def two_losses_of_a_persistent_tape(model, batch):
     dot = tf.add_n([tf.reduce_sum(a * b) for a, b in zip(first[1:], second[1:], strict=True)])
     squares = [tf.add_n([tf.reduce_sum(one**2) for one in of[1:]]) for of in (first, second)]
     against = [1 - tf.minimum(dot, 0.0) / one for one in squares]
-    first, second = (
-        [tf.convert_to_tensor(one) * factor for one in of]
-        for of, factor in zip((first, second), against, strict=True)
-    )
-    return summed(first, second)
+    of_both = zip((first, second), against, strict=True)
+    return summed(*([tf.convert_to_tensor(one) * factor for one in of] for of, factor in of_both))
 
 
 @learns()
@@ -352,10 +350,8 @@ def test_a_gradient_that_nobody_applies_changes_nothing_and_is_counted():
     assert het_tf.Table("t").updates == het_tf.Table("t").size == 0
     assert het_tf.Table("t").stats()["unapplied_gradients"] == 6
     assert het_tf.apply([(None, pair.ours.layers[0].anchor)]) == [] and het_tf.Table("t").updates == 0
-    norms = [
-        tf.norm(tf.convert_to_tensor(model.gradients(lambda m=model: m.loss(batch))[0])) for model in pair
-    ]
-    np.testing.assert_allclose(*norms, rtol=1e-5)
+    of_rows = [model.gradients(lambda m=model: m.loss(batch))[0] for model in pair]
+    np.testing.assert_allclose(*(tf.norm(tf.convert_to_tensor(one)) for one in of_rows), rtol=1e-5)
 
 
 def test_overflow_skips_step_and_lowers_scale():
@@ -419,9 +415,10 @@ def test_a_rate_of_the_model_needs_an_optimizer():
         het_tf.apply([(gradient, layer.anchor)])
 
 
-@pytest.mark.parametrize(
-    "name", ["MirroredStrategy", "MultiWorkerMirroredStrategy", "ParameterServerStrategy", "TPUStrategy"]
-)
+STRATEGIES = ["MirroredStrategy", "MultiWorkerMirroredStrategy", "ParameterServerStrategy", "TPUStrategy"]
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
 def test_strategies_are_refused_by_name(monkeypatch, name):
     """Would catch: replicas that each update the rows."""
     layer = embedding()

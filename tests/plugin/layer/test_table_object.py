@@ -24,9 +24,13 @@ def train(layer, ids):
     learn(layer, lambda: layer(tf.constant(ids, tf.int64)))
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_size_counts_rows_that_were_written(mode):
-    layer = embedding(**mode)
+@pytest.fixture(params=MODES)
+def layer(request, fresh):
+    """A layer of table "t", directly and with a cache."""
+    return embedding(**request.param)
+
+
+def test_size_counts_rows_that_were_written(layer):
     table = het_tf.Table("t")
     layer(tf.constant([1, 2, 3]), training=False)
     table.lookup([4, 5])
@@ -37,9 +41,7 @@ def test_size_counts_rows_that_were_written(mode):
     assert table.dim == table.row_floats == 4
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_lookup_sees_what_was_trained(mode):
-    layer = embedding(**mode)
+def test_lookup_sees_what_was_trained(layer):
     table = het_tf.Table("t")
     ids = np.array([[7, 8], [9, 7]])
     before = table.lookup(ids)
@@ -52,9 +54,7 @@ def test_lookup_sees_what_was_trained(mode):
     np.testing.assert_array_equal(table.lookup(np.int64(8), stored=True), before[0, 1])
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_assign_sets_rows_and_training_goes_on(mode):
-    layer = embedding(**mode)
+def test_assign_sets_rows_and_training_goes_on(layer):
     table = het_tf.Table("t")
     train(layer, [1])
     values = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -67,9 +67,7 @@ def test_assign_sets_rows_and_training_goes_on(mode):
     np.testing.assert_array_equal(table.lookup([5])[0], values[1])
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_remove_and_clear_bring_initial_rows_back(mode):
-    layer = embedding(**mode)
+def test_remove_and_clear_bring_initial_rows_back(layer):
     table = het_tf.Table("t")
     initial = table.lookup([1, 2, 3])
     train(layer, [1, 2, 3])
@@ -170,9 +168,8 @@ def test_namespaces():
     assert het_tf.Table("t").size == 0
     assert het_tf.Table("t", namespace="inner").size == 1
     assert "namespace='inner'" in repr(het_tf.Table("t", namespace="inner"))
-    np.testing.assert_array_equal(  # initial rows depend only on seed, name and id
-        outer(tf.constant([5]), training=False), inner(tf.constant([5]), training=False)
-    )
+    initial = [layer(tf.constant([5]), training=False) for layer in (outer, inner)]
+    np.testing.assert_array_equal(*initial)  # they depend only on seed, name and id
     het_tf.reset("inner")
     with pytest.raises(LookupError):
         het_tf.Table("t", namespace="inner")
@@ -196,10 +193,7 @@ def near(x, mean, deviation, off=0.1):
 INITIALIZERS = [
     ("zeros", lambda x: (x == 0).all()),
     (het_tf.initializers.Constant(3.0), lambda x: (x == 3).all()),
-    (
-        het_tf.initializers.RandomUniform(1, 2),
-        lambda x: x.min() >= 1 and x.max() < 2 and near(x, 1.5, 0.29),
-    ),
+    (het_tf.initializers.RandomUniform(1, 2), lambda x: x.min() >= 1 and x.max() < 2 and near(x, 1.5, 0.29)),
     (het_tf.initializers.RandomNormal(1, 2), lambda x: near(x, 1, 2)),
 ]
 

@@ -5,14 +5,12 @@ import os
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 from cli_lib import het
+from tools_lib import ROOT
 
 from het_tf.python import cli, show
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def start(code: str, buffered: bool = False, **streams: int) -> subprocess.Popen[str]:

@@ -6,10 +6,9 @@ import types
 from pathlib import Path
 
 import pytest
+from tools_lib import ROOT
 
 from het_tf.python import versions
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture

@@ -156,6 +156,5 @@ def test_the_record_says_what_an_export_is(rng, tmp_path):
     het_tf.export(model, tmp_path / "1", Portable(row_dtype="float16", unknown="zeros"), verbose=False)
     record = json.loads((tmp_path / "1" / front.RECORD).read_text())
     assert (record["format"], record["row_dtype"], record["unknown"]) == ("portable", "float16", "zeros")
-    assert record["tables"] == [
-        {"name": "item", "namespace": "", "dim": 16, "rows": 1, "dropped": 0, "bytes": 32}
-    ]
+    table = {"name": "item", "namespace": "", "dim": 16, "rows": 1, "dropped": 0, "bytes": 32}
+    assert record["tables"] == [table]

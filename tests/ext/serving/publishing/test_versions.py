@@ -134,10 +134,9 @@ def test_entries_of_others_are_checked(made, entry, changes, why):
     words = [word for pair in fields.items() for word in pair]
     assert parse_entry("7-0" if made is VERSION else "9-1", words) == made
     fields = {name: value for name, value in {**fields, **changes}.items() if value is not None}
+    words = [word for pair in fields.items() for word in pair]
     with pytest.raises(VersionError, match=why) as caught:
-        (parse_entry if made is DECISION else Version.parse)(
-            entry, [word for pair in fields.items() for word in pair]
-        )
+        (parse_entry if made is DECISION else Version.parse)(entry, words)
     assert made is DECISION or caught.value.entry == entry
 
 

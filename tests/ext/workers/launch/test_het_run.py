@@ -84,14 +84,13 @@ def test_the_first_failure_is_named_with_its_traceback(run: Launches) -> None:
     assert "RuntimeError: rank 1 is lost" in job.err, "what rank 0 says passes through"
 
 
-@pytest.mark.parametrize(
-    ("end", "first", "why"),
-    [
-        ('raise OSError("the disk is full")', 1, "OSError: the disk is full"),
-        ("pass", 0, "ConnectionError: rank 1 has ended, but this rank waits for it"),
-    ],
-    ids=["it fails", "it ends too soon"],
-)
+BEHIND = [
+    ('raise OSError("the disk is full")', 1, "OSError: the disk is full"),
+    ("pass", 0, "ConnectionError: rank 1 has ended, but this rank waits for it"),  # it ends too soon
+]
+
+
+@pytest.mark.parametrize(("end", "first", "why"), BEHIND)
 def test_a_rank_that_ends_behind_those_it_has_left(run: Launches, end: str, first: int, why: str) -> None:
     """Python closes a program slower than the error of the others comes."""
     script = run.script(f"""
@@ -237,9 +236,7 @@ BAD_INPUT = [
 
 
 @pytest.mark.parametrize(("words", "variables", "status", "said"), BAD_INPUT)
-def test_bad_input(
-    run: Launches, words: list[str], variables: dict[str, str], status: int, said: str
-) -> None:
+def test_bad_input(run: Launches, words: list[str], variables: dict[str, str], status: int, said: str):
     (run.folder / "here").touch()
     done = run(*words, **variables).end(status)
     assert said in done.err and "Traceback" not in done.err
