@@ -48,8 +48,7 @@ def test_a_home_for_each_file(lint, tmp_path):
     write(tmp_path, **dict.fromkeys(files, "a = 1\n"))
     with pytest.raises(SystemExit, match=r"het_tf/new/b\.py is in no home"):
         lint.lines_of(tmp_path, {"core": ["core"]})
-    counted = lint.lines_of(tmp_path, {"core": ["core"], "rest": [""]})
-    assert counted == Counter(core=1, rest=1, tests=1)
+    assert lint.lines_of(tmp_path, {"core": ["core"], "rest": [""]}) == Counter(core=1, rest=1, tests=1)
 
 
 def test_limits_only_fall(lint):

@@ -40,8 +40,7 @@ def test_communities_are_those_of_the_edges(tmp_path: Path) -> None:
     inside = home[:, None] + nodes // members * rng.integers(0, members, (nodes, 6))
     popular = np.minimum(rng.zipf(1.5, (nodes, 2)) - 1, nodes - 1)
     ends = np.concatenate([inside, popular], axis=1)
-    edges = np.stack([np.repeat(np.arange(nodes), 8), ends.ravel()], 1)
-    graph = make(tmp_path, edges, nodes=nodes + 1)
+    graph = make(tmp_path, np.stack([np.repeat(np.arange(nodes), 8), ends.ravel()], 1), nodes=nodes + 1)
     found = graph.communities()
     sizes = np.bincount(found)
     assert found[nodes] == nodes and found is graph.communities() and sizes.max() <= 4 * nodes // 256
@@ -59,11 +58,8 @@ def test_communities_are_those_of_the_edges(tmp_path: Path) -> None:
 def test_files_against_a_set(tmp_path: Path, given: str, directed: bool) -> None:
     rng = np.random.default_rng(3)
     edges = rng.integers(0, 50, (400, 2)).astype(np.uint16)
-    options = {}
-    if "types" in given:
-        options["types"] = rng.integers(0, 3, 400)
-    if "weights" in given:
-        options["weights"] = rng.random(400, np.float32) + 0.1
+    values = {"types": rng.integers(0, 3, 400), "weights": rng.random(400, np.float32) + 0.1}
+    options = {name: of for name, of in values.items() if name in given}
     graph = make(tmp_path, edges, directed=directed, **options)
     kinds = options.get("types", np.zeros(400, int))
     truth = {(a, kind, b) for (a, b), kind in zip(edges.tolist(), kinds, strict=True) if a != b}

@@ -15,13 +15,10 @@ from het_tf.ext.checkpoint.python.model import dense
 keras = tf.keras
 
 
-def optimizer(name: str) -> Any:
-    return getattr(het_tf.optimizers, name)(0.5 if name == "SGD" else 0.1)
-
-
 def layer(name: str = "item", dim: int = 4, of: str = "RowWiseAdagrad", **options: Any) -> Any:
-    more = {"optimizer": optimizer(of), "cache": het_tf.Cache(staleness=0), **options}
-    return het_tf.keras.Embedding(dim, table=name, name=name.replace("/", "-"), **more)
+    optimizer = getattr(het_tf.optimizers, of)(0.5 if of == "SGD" else 0.1)
+    options = {"optimizer": optimizer, "cache": het_tf.Cache(staleness=0), **options}
+    return het_tf.keras.Embedding(dim, table=name, name=name.replace("/", "-"), **options)
 
 
 def step(layer: Any, ids: Any, seed: int) -> None:
@@ -34,8 +31,7 @@ def step(layer: Any, ids: Any, seed: int) -> None:
 def train(layer: Any, begin: int = 0, end: int = 10, ids: int = 200, batch: int = 60) -> None:
     """Steps `begin` to `end`; step i is the same in every run."""
     for number in range(begin, end):
-        rng = np.random.default_rng(1000 + number)
-        step(layer, rng.integers(-ids, ids, batch), number)
+        step(layer, np.random.default_rng(1000 + number).integers(-ids, ids, batch), number)
 
 
 def remove_after_first_file(monkeypatch: Any, table: str, ids: Any) -> None:
@@ -91,8 +87,7 @@ def model(of: str = "RowWiseAdagrad", whole: bool = False, rate: Any = 0.1) -> A
 def integers(y_true: Any, y_pred: Any) -> Any:
     """A loss whose gradients are small integers that depend on the rows: a row of another step shows."""
     del y_true
-    factor = tf.stop_gradient(tf.math.floormod(tf.floor(y_pred), 5.0) - 2.0)
-    return factor * y_pred
+    return tf.stop_gradient(tf.math.floormod(tf.floor(y_pred), 5.0) - 2.0) * y_pred
 
 
 def fit(model: Any, begin: int, end: int) -> None:

@@ -24,8 +24,7 @@ def make_model(units: int = 2) -> Any:
     table = het_tf.TableConfig("item", 3, het_tf.optimizers.SGD(1.0), initializer="zeros")
     inputs = {"id": keras.Input((), dtype="int64", name="id")}
     rows = het_tf.keras.EmbeddingCollection({"id": het_tf.FeatureConfig(table)})(inputs)["id"]
-    outputs = {"y": keras.layers.Dense(units, name="top")(rows), "row": rows * 1.0}
-    return keras.Model(inputs, outputs)
+    return keras.Model(inputs, {"y": keras.layers.Dense(units, name="top")(rows), "row": rows * 1.0})
 
 
 class Followed:
@@ -81,5 +80,4 @@ class Followed:
         until(holds, self.log.read_text)
 
     def status(self, exit_status: int) -> dict[str, Any]:
-        done = het("serve", "status", self.path, "--json", status=exit_status)
-        return json.loads(done.out)
+        return json.loads(het("serve", "status", self.path, "--json", status=exit_status).out)

@@ -60,11 +60,10 @@ def pids(directory: Path) -> dict[str, int | None]:
 
 def kill(directory: Path, name: str) -> None:
     """kill -9 of one server, and waits until it is gone."""
-    member = next(m for m in layout.need(directory).members if m.name == name)
-    pid = member.pid()
+    pid = pids(directory)[name]
     assert pid
     os.kill(pid, signal.SIGKILL)
-    until(lambda: not member.pid())
+    until(lambda: not pids(directory)[name])
 
 
 @contextlib.contextmanager

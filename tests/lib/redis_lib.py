@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import checkpoint_lib
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -176,13 +177,9 @@ def running(directory: Path, *arguments: str, module: bool = True) -> Iterator[S
         server.stop()
 
 
-def train(layer: Any, steps: int, seed: int = 0, ids: int = 40, batch: int = 30) -> None:
+def train(layer: Any, steps: int) -> None:
     """Steps whose gradients are small integers: sums of them are exact in any order."""
-    rng = np.random.default_rng(seed)
-    for _ in range(steps):
-        x = rng.integers(-ids, ids, batch)
-        gradient = tf.constant(rng.integers(-2, 3, (batch, layer.tables[0].dim)).astype(np.float32))
-        learn(layer, lambda: tf.reduce_sum(layer(x, training=True) * gradient))  # noqa: B023
+    checkpoint_lib.train(layer, 0, steps, ids=40, batch=30)
 
 
 def rows_of(name: str) -> dict[str, np.ndarray]:

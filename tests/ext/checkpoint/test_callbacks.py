@@ -6,8 +6,7 @@ import pytest
 from saving_lib import keras, make_model, train
 
 import het_tf
-from het_tf.ext.checkpoint.python import direction
-from het_tf.ext.checkpoint.python import manifest as manifest_lib
+from het_tf.ext.checkpoint.python import direction, manifest
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh", "eagerly")]
 
@@ -130,7 +129,7 @@ def data():
 
 
 def steps(place):
-    return [manifest_lib.read_manifest(path).step for path in het_tf.checkpoint.checkpoints(place)]
+    return [manifest.read_manifest(path).step for path in het_tf.checkpoint.checkpoints(place)]
 
 
 def test_checkpoint_of_each_epoch_is_consistent(tmp_path):
@@ -158,7 +157,7 @@ def test_every_few_steps_by_increments(tmp_path):
     saver = het_tf.callbacks.Checkpoint(tmp_path, save_freq=3, full_every=3)
     made.fit(x, y, batch_size=4, epochs=2, verbose=0, callbacks=[saver])
     assert steps(tmp_path) == [3, 6, 9, 12, 15]
-    full = [manifest_lib.read_manifest(path).base is None for path in het_tf.checkpoint.checkpoints(tmp_path)]
+    full = [manifest.read_manifest(path).base is None for path in het_tf.checkpoint.checkpoints(tmp_path)]
     assert full == [True, False, False, True, False]
     assert het_tf.checkpoint.verify(tmp_path).step == 15
 

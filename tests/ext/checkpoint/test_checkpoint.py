@@ -2,17 +2,15 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
-from checkpoint_lib import fit, layer, model, same, tables, train, weights
+from checkpoint_lib import fit, keras, layer, model, same, tables, train, weights
 from cli_lib import het
 from floats_lib import assert_close, of_columns
 from safetensors.numpy import load_file
 
 import het_tf
 from het_tf import checkpoint
-from het_tf.ext.checkpoint.python import manifest as manifest_lib
+from het_tf.ext.checkpoint.python import manifest
 
-keras = tf.keras
 pytestmark = [pytest.mark.usefixtures("fresh", "eagerly")]
 
 
@@ -209,9 +207,9 @@ def test_an_optimizer_may_change_if_its_slots_begin_anew(tmp_path):
     checkpoint.restore(tmp_path)
     same(tables(), saved)
     # Equal by name and parameters, with other slots: as of another version.
-    document = manifest_lib.read_manifest(path).document
+    document = manifest.read_manifest(path).document
     document["tables"][0]["slots"] = [["accumulator", 1]]
-    (path / manifest_lib.FILE).unlink()
-    manifest_lib.write(path, document)
+    (path / manifest.FILE).unlink()
+    manifest.write(path, document)
     with pytest.raises(ValueError, match=r'slots +\[\["accumulator", 1\]\] +\[\["accumulator", 4\]\]'):
         checkpoint.restore(tmp_path)

@@ -128,8 +128,7 @@ def test_the_signature_is_of_names_shapes_and_types():
     for other in (("v", (2, 3), "float32"), ("w", (3, 2), "float32"), ("w", (2, 3), "float64")):
         assert tensors.signature([other, specs[1]]) != whole
     # An export records it for its followers: the text must not change.
-    expected = hashlib.sha256(b'[["s",[],"bfloat16"],["w",[2,3],"float32"]]').hexdigest()
-    assert whole == expected
+    assert whole == hashlib.sha256(b'[["s",[],"bfloat16"],["w",[2,3],"float32"]]').hexdigest()
 
 
 def test_layers_of_one_name_are_told_apart(tmp_path):

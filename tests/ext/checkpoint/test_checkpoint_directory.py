@@ -185,8 +185,7 @@ def test_a_checkpoint_goes_by_one_rename(tmp_path, monkeypatch):
 def test_a_chain_is_followed_and_must_be_whole(tmp_path):
     for number, base in ((1, None), (2, 1), (5, 2)):
         checkpoint(tmp_path, number, base)
-    found = directory.chain(tmp_path / "ckpt-00000005")
-    assert [one.step for one in found] == [1, 2, 5]
+    assert [one.step for one in directory.chain(tmp_path / "ckpt-00000005")] == [1, 2, 5]
     os.rename(tmp_path / "ckpt-00000001", tmp_path / "away")
     message = "ckpt-00000002 holds the changes since ckpt-00000001, but .*ckpt-00000001 is missing"
     with pytest.raises(FileNotFoundError, match=message):

@@ -11,19 +11,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tensorflow as tf
-from checkpoint_lib import files, fit, layer, model, same, tables, train, weights
+from checkpoint_lib import files, fit, keras, layer, model, same, tables, train, weights
 from cli_lib import het
 
 import het_tf
 from het_tf import checkpoint
 from het_tf.callbacks import Checkpoint, RestoreBest
-from het_tf.ext.checkpoint.python import manifest as manifest_lib
-from het_tf.ext.checkpoint.python import writing
+from het_tf.ext.checkpoint.python import manifest, writing
 from het_tf.ext.checkpoint.python.saving import moment
 from het_tf.python.session import native
 
-keras = tf.keras
 save, restore = checkpoint.save, checkpoint.restore
 pytestmark = [pytest.mark.usefixtures("fresh")]
 
@@ -104,12 +101,12 @@ def test_what_has_no_rows_or_no_tables_is_saved(tmp_path):
     save(tmp_path / "table")
     for name, namespace in (("model", ""), ("table", ""), ("n", "n")):
         het("ckpt", "verify", tmp_path / name)
-        assert manifest_lib.read_manifest(checkpoint.latest(tmp_path / name)).namespace == namespace
+        assert manifest.read_manifest(checkpoint.latest(tmp_path / name)).namespace == namespace
 
 
 def test_a_manifest_that_would_not_be_read_is_not_written(tmp_path, monkeypatch):
     train(layer("t"), end=2)
-    monkeypatch.setattr(manifest_lib, "MOST_BYTES", 2000)
+    monkeypatch.setattr(manifest, "MOST_BYTES", 2000)
     with pytest.raises(ValueError, match=r"the manifest of 1 tables would have .* kB"):
         save(tmp_path / "c")
     assert not list((tmp_path / "c").iterdir())
@@ -148,7 +145,7 @@ def test_load_keeps_unsent_updates_of_other_tables(tmp_path):
 
     a, b = make("a"), make("b")
     train(a), train(b)
-    assert list(manifest_lib.read_manifest(moment.take(tmp_path / "side", "", "a")).tables) == ["a"]
+    assert list(manifest.read_manifest(moment.take(tmp_path / "side", "", "a")).tables) == ["a"]
     before = tables()
     train(a, 50, 52), train(b, 10, 12)
     assert het_tf.Table("b").stats()["cache"]["unsent_rows"] > 0
@@ -205,8 +202,7 @@ def test_file_size_limit_keeps_last_checkpoint(tmp_path, what):
     made = model("Adam")
     fit(made, 0, 4)
     path = save(tmp_path, made)
-    row_file = max(one["bytes"] for one in manifest_lib.read_manifest(path).files)
-    sizes = [900, row_file]
+    sizes = [900, max(one["bytes"] for one in manifest.read_manifest(path).files)]
     sizes += [(path / name).stat().st_size for name in ("dense.safetensors", "manifest.json")]
     assert sizes == sorted(set(sizes))
     before, dense, there = tables(), weights(made), files(tmp_path)

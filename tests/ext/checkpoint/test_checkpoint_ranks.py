@@ -10,7 +10,7 @@ import pytest
 import ranks
 import saving_lib
 import tensorflow as tf
-from checkpoint_lib import fit, model, tables, weights
+from checkpoint_lib import fit, keras, model, tables, weights
 from floats_lib import MODEL, assert_close
 from ranks import refused
 from rules_lib import learn
@@ -29,7 +29,6 @@ from het_tf.ext.serving.python.publishing.versions import Versions
 from het_tf.python.session import collective, native, settings
 from het_tf.workers import broadcast, distribute, rank, size
 
-keras = tf.keras
 pytestmark = [pytest.mark.slow, ranks.SERVER]
 
 

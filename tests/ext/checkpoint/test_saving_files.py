@@ -265,8 +265,7 @@ def test_backup_and_restore_goes_on_after_a_crash(tmp_path):
     with pytest.raises(InterruptedError):
         run(crash_in=2)
     het_tf.reset()  # the process has died
-    resumed = predictions(run())
-    assert_close(resumed, seen.predictions[-1])
+    assert_close(predictions(run()), seen.predictions[-1])
     np.testing.assert_array_equal(everything()["clocks"], want["clocks"])
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from rules_lib import learn
+from rules_lib import keras, learn
 
 import het_tf
 from het_tf import checkpoint
@@ -11,7 +11,6 @@ from het_tf.python.table import layer_state, notes
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh", "eagerly")]
 
-keras = tf.keras
 IDS = np.arange(40).reshape(20, 2)
 LABELS = np.random.default_rng(0).random((20, 1), np.float32)
 

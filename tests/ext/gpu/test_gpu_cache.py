@@ -22,7 +22,7 @@ import redis_lib
 import tensorflow as tf
 from floats_lib import MODEL, assert_close
 from gpu_lib import REAL
-from rules_lib import learn
+from rules_lib import keras, learn
 
 import het_tf
 from het_tf.ext.gpu.python import device
@@ -32,7 +32,6 @@ from het_tf.python.table import registry
 
 MISSING = gpu_lib.what_is_missing()
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
-keras = tf.keras
 PLACES = ("cpu", "gpu")
 CHECKS = {}
 

@@ -3,9 +3,9 @@
 import json
 import re
 import runpy
-from pathlib import Path
 
 import pytest
+from tools_lib import ROOT
 
 pytest.importorskip("prometheus_client", reason="pip install -r requirements/dev.txt")
 
@@ -15,7 +15,6 @@ from het_tf.ext.monitor.python.web.collector import Figures, Histogram, text
 from het_tf.ext.monitor.python.web.history import History
 from het_tf.ext.monitor.python.web.metrics import LABELS, METRICS
 
-ROOT = Path(__file__).resolve().parents[3]
 DEPLOY = ROOT / "examples/deploy"
 UNITS = ("rows", "bytes", "seconds", "ticks", "partitions", "frames", "info", "total", "workers", "faults",
          "version", "up")  # fmt: skip

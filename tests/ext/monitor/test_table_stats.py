@@ -27,8 +27,7 @@ def scalars(run):
 def model(cache=None):
     ids = keras.Input((3,), dtype="int64")
     x = rules_lib.embedding(cache=cache)(ids)
-    plain = rules_lib.embedding(name="plain", dim=2)(ids)
-    x = keras.layers.Concatenate()([x, plain])
+    x = keras.layers.Concatenate()([x, rules_lib.embedding(name="plain", dim=2)(ids)])
     made = keras.Model(ids, keras.layers.Dense(1)(keras.layers.Flatten()(x)))
     made.compile("sgd", "mse")
     return made

@@ -313,8 +313,7 @@ def test_servers_for_other_machines_have_a_password(tmp_path, monkeypatch, capsy
         for words in (["--dir", directory], ["--ps", address]):
             shown = het_ps("status", *words, "--interval", "0.05").out
             assert "replica  up" in shown and password not in shown
-        wrong = address.replace(password, "guess")
-        done = het_ps("status", "--ps", wrong, status=1)
+        done = het_ps("status", "--ps", address.replace(password, "guess"), status=1)
         assert "WRONGPASS" in done.err and "guess" not in done.err
         assert "NOAUTH" in het_ps("status", "--ps", f"redis://127.0.0.1:{port}", status=1).err
 
@@ -322,6 +321,5 @@ def test_servers_for_other_machines_have_a_password(tmp_path, monkeypatch, capsy
 def test_status_finds_servers_by_the_environment(tmp_path, monkeypatch):
     with redis_lib.running(tmp_path / "r", module=False) as server:
         monkeypatch.setenv("HET_PS", server.address)
-        seen = picture(status=1)
-        assert "has not loaded the module het" in seen["faults"][0]
+        assert "has not loaded the module het" in picture(status=1)["faults"][0]
     assert "connection refused" in het_ps("status", status=1).err.lower()

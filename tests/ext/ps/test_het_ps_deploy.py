@@ -1,12 +1,11 @@
 """The examples of examples/deploy fit each other; the manual's lines are real ones."""
 
 import re
-from pathlib import Path
 
 import pytest
+from tools_lib import ROOT
 
 pytestmark = pytest.mark.long
-ROOT = Path(__file__).resolve().parents[3]
 DEPLOY = ROOT / "examples/deploy"
 
 

@@ -6,18 +6,19 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from cli_lib import Done, het
+from cli_lib import het
 
 import het_tf.planner
 from het_tf.ext.sizing.python.stats import Stats
 
 
-def het_plan(*words: object, status: int = 0) -> Done:
-    return het("plan", *words, status=status)
+def profile(*words: object) -> None:
+    """Runs the command with the output "out"."""
+    het("plan", "profile", *words, "--out", "out")
 
 
 def refused(*words: object) -> str:
-    done = het_plan("profile", *words, status=1)
+    done = het("plan", "profile", *words, status=1)
     assert done.err.startswith("het plan: ") and not done.out
     return done.err
 
@@ -55,7 +56,7 @@ def module(fresh, tmp_path, monkeypatch):
 
 
 def test_a_function_of_a_module(module, tmp_path):
-    het_plan("profile", "--data", f"{module}:labelled", "--out", "out")
+    profile("--data", f"{module}:labelled")
     stats = Stats.load("out")
     assert [tuple(one.values()) for one in stats.features] == [
         ("item", "item", 1), ("history", "item", 1), ("user", "user", 0.8),
@@ -66,13 +67,13 @@ def test_a_function_of_a_module(module, tmp_path):
     assert stats.keys(1)[2].tolist() == [0, 2, 2, 4]
     train = sys.modules[module]
     assert het_tf.planner.profile(train.data, train.layer, out="api").tables == stats.tables
-    het_plan("profile", "--data", f"{module}:endless", "--out", "out", "--samples", 7)
+    profile("--data", f"{module}:endless", "--samples", 7)
     assert Stats.load("out").samples == 7
 
 
 def test_inputs_say_where_the_ids_are(module):
     """As of het_tf.lookahead: `inputs` is called with the components of an element."""
-    het_plan("profile", "--data", f"{module}:moved", "--out", "out")
+    profile("--data", f"{module}:moved")
     of_command = Stats.load("out")
     dataset, layer, _ = sys.modules[module].moved()
 

@@ -157,8 +157,7 @@ def test_the_tail_of_quantiles_is_estimated_by_the_sample():
     counts = np.unique(zipf(60_000, 1), return_counts=True)[1]
     tail = counts[np.argsort(counts, kind="stable")[:-200]][::8]
     exact = np.array(quantiles(counts, np.zeros(0, np.int32), 1, 60_000))
-    guessed = np.array(quantiles(np.sort(counts)[-200:], tail, 8, 60_000))
-    assert np.abs(exact - guessed).max() < 0.03
+    assert np.abs(exact - np.array(quantiles(np.sort(counts)[-200:], tail, 8, 60_000))).max() < 0.03
 
 
 def test_table_of_few_ids_keeps_half_its_stream(tmp_path):
@@ -232,8 +231,7 @@ def test_late_frequent_id_enters_head():
 def test_the_hash_is_even_whatever_the_ids():
     for ids in (np.arange(1 << 16), np.arange(1 << 16) << 20, -np.arange(1 << 16) * 1000003):
         for ratio in (2, 8, 64):
-            share = is_kept(ids, ratio).mean()
-            assert abs(share * ratio - 1) < 4 * np.sqrt(ratio / (1 << 16))
+            assert abs(is_kept(ids, ratio).mean() * ratio - 1) < 4 * np.sqrt(ratio / (1 << 16))
 
 
 MEMORY = r"""
@@ -261,8 +259,7 @@ def test_a_long_stream_takes_no_more_than_150_MB(tmp_path, fields, turns):
     What Python and NumPy ask for is counted; what the process takes for it is the allocator's to decide.
     """
     words = [sys.executable, "-c", MEMORY, str(fields), str(turns), str(tmp_path)]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert int(done.stdout) <= 150e6
+    assert int(subprocess.run(words, capture_output=True, text=True, check=True).stdout) <= 150e6
     assert (tmp_path / "keys.npz").stat().st_size <= 64e6
 
 
@@ -271,8 +268,6 @@ def test_a_long_stream_takes_no_more_than_150_MB(tmp_path, fields, turns):
 
 BAD_BATCHES = [
     ({"user": np.array([None] * 10)}, "'user': ids hold None"),
-    ({"user": np.ones(10, np.float32)}, "'user': ids are float32; they must be integers or strings"),
-    ({"user": np.ones(10, bool)}, "'user': ids are bool"),
     ({"user": np.ones(9, np.int64)}, "different numbers of samples: {'user': 9"),
     ({"item": np.ones((10, 2, 2), np.int64)}, r"'item': ids have shape \(10, 2, 2\)"),
     ({"history": (np.arange(4), np.ones(10, np.int64))}, r"'history'.*counts \(10,\).*sum up to m"),

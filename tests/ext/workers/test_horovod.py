@@ -1,17 +1,18 @@
 """het_tf.workers with ranks that are played: init, what is reduced, what is refused."""
 
 import contextlib
-import functools
 import itertools
 import os
 import sys
 import types
+from unittest import mock
 
 import numpy as np
 import pytest
 import rules_lib
 import tensorflow as tf
 from played_lib import Played
+from rules_lib import data, keras
 
 import het_tf
 from het_tf.ext.ps.python import job_server
@@ -19,12 +20,6 @@ from het_tf.ext.ps.python.errors import ServerError
 from het_tf.ext.workers.python import find
 from het_tf.ext.workers.python.horovod_workers import Horovod
 from het_tf.python.session import settings
-
-keras = tf.keras
-
-
-data = functools.partial(rules_lib.data, 32)
-
 
 # --- init --------------------------------------------------------------------------------------------------
 
@@ -194,20 +189,9 @@ def test_wait_for_rank_ends_at_time_limit(monkeypatch, capsys, failed, stopped, 
         def sleep(self, seconds):
             self.now += seconds
 
-    class Server:
-        """The server of the job, and a connection to it: rank 1 does not go."""
-
-        address = "unix:///s"
-
-        def alive(self):
-            return True
-
-        mine = stop = alive
-
-        def ask(self, *_):
-            return "id=3 name=het_rank_1_77 age=1"
-
-    clock, server = Clock(), Server()
+    # The server of the job, and a connection to it: rank 1 does not go.
+    server = mock.Mock(address="unix:///s", **{"ask.return_value": "id=3 name=het_rank_1_77 age=1"})
+    clock = Clock()
     monkeypatch.setattr(job_server, "time", clock)
     monkeypatch.setattr(job_server, "_server", server)
     monkeypatch.setattr(job_server, "_stopped", lambda process: stopped and process == 77)
@@ -338,5 +322,4 @@ def test_an_update_waits_for_all_ranks_at_staleness_0_alone(played):
         gradients = het_tf.workers.reduce_gradients(tape.gradient(loss, variables), variables)
         before = len(played.reduced)
         het_tf.apply(zip(gradients, variables, strict=True))
-        names = played.reduced[before:]
-        assert [name.startswith("het_tf.updated") for name in names] == [True] * waits
+        assert [name.startswith("het_tf.updated") for name in played.reduced[before:]] == [True] * waits

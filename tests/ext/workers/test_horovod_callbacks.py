@@ -1,21 +1,16 @@
 """Callbacks and data of het_tf.workers, with ranks that are played."""
 
-import functools
 from unittest import mock
 
 import numpy as np
 import pytest
 import rules_lib
 import tensorflow as tf
+from rules_lib import data, keras
 
 import het_tf
 from het_tf.ext.streams.python import on_demand
 from het_tf.ext.workers.python.backends import ops
-
-keras = tf.keras
-
-
-data = functools.partial(rules_lib.data, 32)
 
 
 def test_broadcast_takes_weights_and_optimizer_of_rank_0(played):
@@ -60,7 +55,7 @@ def test_broadcast_of_weights_that_the_first_step_makes(played, kind, eagerly):
     model = het_tf.workers.distribute(kind())
     model.compile(keras.optimizers.SGD(1e-12), "mse", run_eagerly=eagerly)
     played.me = 1  # the played rank 0 has zeros everywhere
-    ids = np.tile(rules_lib.data(1)[0], (64, 1))
+    ids = np.tile(data(1)[0], (64, 1))
     targets = np.full((64, 1), 3.0)  # the loss of the first step is its square, if the weights are zeros
     losses = model.fit(ids, targets, verbose=0, batch_size=32).history["loss"]
     kernel, bias = (weight.numpy() for weight in model.out.weights)

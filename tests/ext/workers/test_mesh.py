@@ -66,8 +66,7 @@ def test_every_two_ranks_are_connected_and_leave_nothing_at_the_server(server, c
 
 
 def test_two_runs_do_not_meet(server):
-    processes = [at(rank, 2, run) for run in ("a", "b") for rank in (0, 1)]
-    found = meet(server, *processes)
+    found = meet(server, *[at(rank, 2, run) for run in ("a", "b") for rank in (0, 1)])
     check(found[:2])
     check(found[2:])
 
@@ -131,8 +130,7 @@ def test_both_sides_prove_that_they_know_the_key():
     for number in (1, 2, 3):
         assert talk(lambda n, words, number=number: heard[n] if n == number else words)[0] is None, "replayed"
     heard = []
-    returned = talk(lambda n, words: heard[2] if n == 3 else (heard.append(words), words)[1])
-    assert returned[0] is None
+    assert talk(lambda n, words: heard[2] if n == 3 else (heard.append(words), words)[1])[0] is None
 
 
 def joined(process, others=()):
@@ -162,8 +160,7 @@ def test_a_scanner_of_ports_delays_nobody():
         first, text, place = joined(at(0, 2))
         with contextlib.ExitStack() as stack:
             for _ in range(100):
-                silent = stack.enter_context(socket.create_connection(place))
-                assert silent.recv(1), "it was accepted"
+                assert stack.enter_context(socket.create_connection(place)).recv(1), "it was accepted"
             joins(first, text)
 
 

@@ -78,8 +78,7 @@ def test_fit_ends_epochs_with_shortest_stream(other, caplog, mine, others, optio
 def test_one_rank_with_an_unknown_length_is_enough(played, other):
     other(3)
     played.others = of_unknown_length
-    made = model()
-    made.fit(dataset(5, known=True), verbose=0)
+    model().fit(dataset(5, known=True), verbose=0)
     assert int(shortest._Pass.current().steps) == 3
 
 
@@ -143,8 +142,7 @@ def test_a_custom_loop_ends_with_the_shortest(other):
 def test_structures_of_batches_pass(other):
     """A batch may be a dict, nested, ragged or sparse."""
     other(2)
-    ragged = tf.RaggedTensor.from_row_lengths(np.arange(6), [1, 2, 3])
-    features = {"r": ragged, "s": tf.sparse.eye(3)}
+    features = {"r": tf.RaggedTensor.from_row_lengths(np.arange(6), [1, 2, 3]), "s": tf.sparse.eye(3)}
     made = tf.data.Dataset.from_tensor_slices((features, (np.arange(3), "a b c".split())))
     stream = het_tf.workers.until_shortest(made.batch(1))
     assert stream.element_spec == made.batch(1).element_spec

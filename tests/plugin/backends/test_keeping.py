@@ -36,8 +36,7 @@ def state(model):
 @pytest.mark.parametrize("kind", ["directory", ".keras", ".weights.h5"])
 def test_a_restored_run_goes_on_as_the_first_one(tmp_path, kind):
     path = tmp_path / "ckpts" if kind == "directory" else tmp_path / f"model{kind}"
-    callback = het_tf.callbacks.Checkpoint(path, save_weights_only=kind == ".weights.h5")
-    model, _ = fitted([callback])
+    model, _ = fitted([het_tf.callbacks.Checkpoint(path, save_weights_only=kind == ".weights.h5")])
     saved = state(model)
     fitted(model=model)
     expected = state(model)

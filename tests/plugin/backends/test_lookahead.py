@@ -129,8 +129,7 @@ def test_a_layer_and_its_ids():
     layer = embed()
     inputs = keras.Input((2,), dtype="int32")
     model = head(layer(inputs), inputs)
-    ahead = het_tf.lookahead(stream(ids(2)), layer, inputs=lambda x, y: x)
-    model.fit(ahead, verbose=0)
+    model.fit(het_tf.lookahead(stream(ids(2)), layer, inputs=lambda x, y: x), verbose=0)
     assert het_tf.Table("t").stats()["planned"] == STEPS
 
 

@@ -29,8 +29,7 @@ SYNCHRONOUS = het_tf.Cache(rows=64, staleness=0)
 
 def data():
     """What all ranks together read in batches of ranks * BATCH."""
-    rng = np.random.default_rng(3)
-    ids = rng.integers(0, IDS, (ROWS, 2)).astype("int32")
+    ids = np.random.default_rng(3).integers(0, IDS, (ROWS, 2)).astype("int32")
     return ids, (ids.sum(1, keepdims=True) % 3 == 0).astype("float32")
 
 

@@ -13,14 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from rules_lib import learn
+from rules_lib import keras, learn
 
 import het_tf
 from het_tf.optimizers import Adagrad, RowWiseAdagrad
 from het_tf.python import library, versions
 from het_tf.python.session import native
 
-keras = tf.keras
 pytestmark = [pytest.mark.usefixtures("fresh")]
 
 PACKAGE = Path(het_tf.__file__).resolve().parent
@@ -349,9 +348,7 @@ def test_the_wheel_asks_for_the_versions_that_work():
 def test_the_native_library_is_broken(tmp_path, monkeypatch):
     with monkeypatch.context() as outside:
         outside.setattr(versions, "TREE", None)
-        missing = (
-            r"^het_tf's native library .*/none\.so is missing; run: make wheel in het_tf's source tree"
-        )
+        missing = r"^het_tf's native library .*/none\.so is missing; run: make wheel in het_tf's source tree"
         with pytest.raises(ImportError, match=missing):
             library.load(tmp_path / "none.so")
     (tmp_path / "libhet_tf.so").write_bytes(b"no library")

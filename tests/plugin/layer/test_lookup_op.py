@@ -75,8 +75,7 @@ def test_a_lookup_without_training_remembers_nothing():
 
 def test_a_table_that_was_made_anew_is_found_again():
     features = one()
-    out = features.lookup([1], training=True)
-    features.apply(out.token, [[1]], [np.ones((1, 4))])
+    features.apply(features.lookup([1], training=True).token, [[1]], [np.ones((1, 4))])
     np.testing.assert_array_equal(features.lookup([1]).rows[0], [[-1] * 4])  # the kernel remembers the table
     native.call("HetReset", "")
     with pytest.raises(tf.errors.FailedPreconditionError, match="no table 't'"):
@@ -132,5 +131,4 @@ def test_broken_specs_are_refused(specs, message):
 
 
 def test_build_info():
-    info = native.build_info()
-    assert set(info) == {"version", "compiler", "march", "tf_headers", "build_type"}
+    assert set(native.build_info()) == {"version", "compiler", "march", "tf_headers", "build_type"}

@@ -16,13 +16,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from floats_lib import SUM, assert_close
-from rules_lib import learn
+from rules_lib import keras, learn
 
 import het_tf
 
 STEPS = 40
 opt = het_tf.optimizers
-keras = tf.keras
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh")]
 
 # Optimizer, its parameters, their names in Keras if others, and slots: of dim floats, and of one.

@@ -10,11 +10,10 @@ import pytest
 import tensorflow as tf
 from backends_lib import DIM, IDS, Reference, rows
 from floats_lib import MODEL, TRAINED, assert_close
-from rules_lib import MODES, data, embedding, make_model
+from rules_lib import MODES, data, embedding, keras, make_model
 
 import het_tf
 
-keras = tf.keras
 pytestmark = pytest.mark.usefixtures("fresh")
 LOOPS = {}
 
@@ -188,8 +187,7 @@ def penalised(model, batch):
     def loss():
         with tf.GradientTape() as inner:
             inner.watch(scale)
-            out = model.head(model.layers[0](ids) * scale)
-            value = tf.reduce_mean((out - labels) ** 2)
+            value = tf.reduce_mean((model.head(model.layers[0](ids) * scale) - labels) ** 2)
         return value + tf.reduce_sum(inner.gradient(value, scale) ** 2)
 
     return model.gradients(loss)
@@ -237,8 +235,7 @@ def one_of_two_losses(model, batch):
 
 @learns(modes=MODES, updates=0)
 def a_subset(model, batch):
-    found = model.gradients(lambda: model.loss(batch))
-    return list(zip(found, model.variables, strict=True))[1:]
+    return list(zip(model.gradients(lambda: model.loss(batch)), model.variables, strict=True))[1:]
 
 
 @learns(tables=("a", "b"), frozen=0, updates=(0, 4))

@@ -64,8 +64,7 @@ def test_slots_without_clocks_are_refused():
     with pytest.raises(ValueError, match=r"table 't': .* with slots and without clocks.*Give clocks"):
         table.assign(scanned["ids"], scanned["rows"] + 1, with_slots=True)
     np.testing.assert_array_equal(table.scan()["rows"], scanned["rows"])
-    published = embedding("published", decay_steps=1)
-    train(published, [7], 3)  # AdaGrad's steps need the accumulator alone
+    train(embedding("published", decay_steps=1), [7], 3)  # AdaGrad's steps need the accumulator alone
     scanned = het_tf.Table("published").scan()
     het_tf.Table("published").assign(scanned["ids"], scanned["rows"], with_slots=True)
 

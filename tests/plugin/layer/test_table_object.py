@@ -116,8 +116,7 @@ def test_scan_tells_clocks_and_use():
 
 
 def test_stats():
-    layer = embedding(cache=het_tf.Cache(rows=10))
-    train(layer, [1, 2])
+    train(embedding(cache=het_tf.Cache(rows=10)), [1, 2])
     het_tf.flush()
     stats = het_tf.Table("t").stats()
     assert stats["mode"] == "cached" and stats["updates"] == 1 and stats["dim"] == 4

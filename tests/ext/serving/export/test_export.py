@@ -152,8 +152,7 @@ def test_lists_sequentials_and_output_names(rng, tmp_path):
     a, b = (keras.Input((), dtype="int64", name=name) for name in "ab")
     layer = het_tf.keras.EmbeddingCollection([het_tf.FeatureConfig(table), het_tf.FeatureConfig(table)])
     rows = layer([b, a])
-    click = keras.layers.Dense(1, name="click")(rows[0])
-    model = keras.Model([b, a], click)
+    model = keras.Model([b, a], keras.layers.Dense(1, name="click")(rows[0]))
     het_tf.export(model, tmp_path / "list", verbose=False)
     ids = [tf.constant([1, 2], tf.int64), tf.constant([3, 4], tf.int64)]
     got = lib.serve(tmp_path / "list")(b=ids[0], a=ids[1])

@@ -63,8 +63,7 @@ def packed(model: Any) -> bytes:
 
 def train(model: Any, rng: np.random.Generator) -> None:
     """Changes every row and every weight; rows to numbers that a cache of 16-bit rows has exactly."""
-    table = het_tf.Table("item")
-    table.assign(IDS, rng.integers(-8, 8, (len(IDS), 3)) / 4)
+    het_tf.Table("item").assign(IDS, rng.integers(-8, 8, (len(IDS), 3)) / 4)
     for one in dense.weights_of(model):
         one.variable.assign(rng.uniform(0.1, 1.0, one.shape))
     model.get_layer("scaled").finalize_state()
@@ -158,8 +157,7 @@ def test_rows_and_dense_weights_change_without_a_reload(exported: Any, fresh: An
     for version in (1, 2, 3):
         train(model, fresh)
         writer.put("item", IDS, het_tf.Table("item").lookup(IDS))
-        rows = answer(loaded)["row"]
-        np.testing.assert_array_equal(rows, wanted(model)["row"])
+        np.testing.assert_array_equal(answer(loaded)["row"], wanted(model)["row"])
         writer.flip(version, packed(model))
         assert_close(answer(loaded), wanted(model))
     ids = tf.constant([1, 5], tf.int64)

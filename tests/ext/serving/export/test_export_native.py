@@ -78,8 +78,7 @@ def write(folder: Path, rng: np.random.Generator) -> Path:
 
 def describe(folder: Path, file: str = "rows.het", table: str = "item") -> None:
     fields = {"dense": None, "max_age": None, "max_skew": None, "stale": "serve"}
-    text = json.dumps({"tables": [{"name": table, "file": file}], **fields})
-    (folder / native.FILE).write_text(text)
+    (folder / native.FILE).write_text(json.dumps({"tables": [{"name": table, "file": file}], **fields}))
 
 
 def raw(ids: Any, folder: Path, dim: int = 3, files: Any = ("rows.het",), path: Any = None) -> Any:
@@ -100,8 +99,7 @@ def test_no_optimisation_computes_the_op_before_it_is_served(rng, tmp_path):
 
     graph = constants.get_concrete_function()
     np.testing.assert_array_equal(graph().numpy(), first)
-    definition = graph.graph.as_graph_def()
-    assert [node.op for node in definition.node].count("HetServe") == 1
+    assert [node.op for node in graph.graph.as_graph_def().node].count("HetServe") == 1
     graphs = tf.Graph()
     with graphs.as_default():
         node = raw([1, 2], folder) + 0.0

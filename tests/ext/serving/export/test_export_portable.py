@@ -59,8 +59,7 @@ def test_ids_that_cannot_be_placed():
 
 
 def test_other_seeds_are_tried_when_pilots_run_out():
-    ids = np.arange(40)
-    regions = [index.build(ids, pilots=limit) for limit in (24, 65536)]
+    regions = [index.build(np.arange(40), pilots=limit) for limit in (24, 65536)]
     assert [len(np.unique(region.slot_of)) for region in regions] == [40, 40]
     assert regions[0].seed != 0 and regions[0].pilots.max() < 24
     assert regions[1].seed == 0

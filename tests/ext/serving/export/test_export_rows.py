@@ -7,7 +7,7 @@ import export_lib as lib
 import numpy as np
 import pytest
 import tensorflow as tf
-from rules_lib import learn
+from rules_lib import keras, learn
 
 import het_tf
 from het_tf.ext.serving.python.export import check, front
@@ -16,8 +16,6 @@ from het_tf.serving import Portable
 ROWS = ("float32", "float16", "bfloat16", "int8")
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh", "eagerly")]
-
-keras = tf.keras
 
 
 # --- smaller rows -------------------------------------------------------------------------------------------

@@ -66,8 +66,7 @@ def test_a_version_has_the_rows_and_the_dense_weights_of_its_moment(model, clien
     assert version.time - 60 < version.trained_through < version.time
     equals_the_model(client, version, model)
     fit(model)
-    through = {"day": 3, "hours": (1, 2.5)}
-    second = het_tf.publish(model, trained_through=through, keep=1)
+    second = het_tf.publish(model, trained_through={"day": 3, "hours": (1, 2.5)}, keep=1)
     assert second.trained_through == {"day": 3, "hours": [1, 2.5]}
     (kept,) = Versions(client, "").last()
     assert kept.number == 2 and kept.sha256 != version.sha256

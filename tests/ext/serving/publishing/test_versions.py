@@ -34,8 +34,7 @@ pytestmark = redis_lib.MARKS
 def publisher(server):
     """Publishes given arrays in the place of a model's; the namespace exists."""
     het_tf.init(ps=server.address)
-    layer = redis_lib.counter()
-    layer(np.arange(3))
+    redis_lib.counter()(np.arange(3))
     made = []
 
     def publisher(keep=10, directory=None):
@@ -289,8 +288,7 @@ def test_every_key_is_at_its_server_of_a_cluster(fresh, tmp_path):
     """Would catch keys of partitions by another rule than the core's, and redirections not followed."""
     with redis_lib.cluster(tmp_path, 2) as cluster:
         het_tf.init(ps=cluster.address)
-        layer = redis_lib.counter()
-        redis_lib.count(layer, np.arange(1000), np.zeros(1000))
+        redis_lib.count(redis_lib.counter(), np.arange(1000), np.zeros(1000))
         het_tf.flush()
         one = PublisherOfArrays(cluster.address, 3, None)
         first = one.publish(1)

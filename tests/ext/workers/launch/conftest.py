@@ -11,8 +11,9 @@ from het_tf.ext.ps.python.redis_server import LocalServer
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[launch_lib.Launches]:
-    with launch_lib.launches(tmp_path) as made:
-        yield made
+    made = launch_lib.Launches(tmp_path)
+    yield made
+    made.end()
 
 
 @pytest.fixture(scope="module")

@@ -111,8 +111,7 @@ def test_slurm_starts_the_ranks(played: Path, store: LocalServer) -> None:
     lines = script(played, "slurm.sh", HET_PS=store.address)
     for rank in (0, 1):
         assert f"launcher   Slurm: rank {rank} of 2, 0 of 1 on its node, run 7.1.0" in lines
-    found = places(lines, "Slurm")
-    of_ranks = [(one.rank, one.local_rank, one.size, one.local_size) for one in found]
+    of_ranks = [(one.rank, one.local_rank, one.size, one.local_size) for one in places(lines, "Slurm")]
     assert of_ranks == [(0, 0, 4, 2), (1, 1, 4, 2), (2, 0, 4, 2), (3, 1, 4, 2)]
 
 
@@ -152,6 +151,5 @@ def test_kubernetes(store: LocalServer, run: launch_lib.Launches) -> None:
 
 
 def test_the_page_quotes_a_cluster() -> None:
-    config = PAGE.partition("```json\n")[2].partition("\n")[0]
-    found = environments.find({"TF_CONFIG": config})
+    found = environments.find({"TF_CONFIG": PAGE.partition("```json\n")[2].partition("\n")[0]})
     assert found is not None and (found.rank, found.size) == (1, 3)

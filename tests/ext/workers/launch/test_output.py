@@ -44,8 +44,7 @@ def test_lines(pieces: list[bytes], prefix: bytes | None, shown: bytes, tmp_path
 
 
 def test_a_line_without_end_is_not_kept_for_ever() -> None:
-    pieces = [b"x" * 60_000] * 4
-    assert passed(pieces, b"[1] ").count(b"[1] ") > 1
+    assert passed([b"x" * 60_000] * 4, b"[1] ").count(b"[1] ") > 1
 
 
 TRACEBACK = """\
