@@ -78,6 +78,13 @@ def up(directory: Path, *words: object):
                 cli.main(["ps", "down", "--dir", str(directory), "--force", "--no-save", "--timeout", "5"])
 
 
+@contextlib.contextmanager
+def cluster(directory: Path):
+    """The address of two shards, which are gone after the block."""
+    with up(directory, "--shards", 2, "--port", free_ports(2), "--appendfsync", "no"):
+        yield (directory / "address").read_text().strip()
+
+
 def ask(url: str, *words: object) -> Any:
     with Node.of(address.parse(url)) as node:
         return node.ask(*words)

@@ -6,7 +6,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from ranks import SERVER
 from rules_lib import learn
 
 import het_tf
-from het_tf.ext.ps.python.redis_server import free_port
+from het_tf.ext.ps.python.redis_server import free_port as free_port
 
 PROGRAM = os.environ.get("HET_TEST_SERVER") or shutil.which("valkey-server") or "redis-server"
 MODULE = Path(het_tf.__file__).parent / "lib" / "het.so"
@@ -78,81 +78,6 @@ class Server:
     def stop(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.kill()
-
-
-class Cluster:
-    """Servers that share the slots evenly."""
-
-    def __init__(self, directory: Path, shards: int) -> None:
-        self.ports = [free_port() for _ in range(shards)]
-        self.buses = [free_port() for _ in range(shards)]
-        self.servers = []
-        for number in range(shards):
-            place = directory / str(number)
-            place.mkdir(parents=True)
-            self.servers.append(Server(
-                place, "--port", str(self.ports[number]), "--bind", "127.0.0.1", "--cluster-enabled", "yes",
-                "--cluster-port", str(self.buses[number]),
-            ))  # fmt: skip
-
-    @property
-    def address(self) -> str:
-        return f"redis://127.0.0.1:{self.ports[0]}"
-
-    def start(self) -> None:
-        shards = len(self.servers)
-        for number, server in enumerate(self.servers):
-            server.start()
-            first, last = number * 16384 // shards, (number + 1) * 16384 // shards - 1
-            assert server.command("CLUSTER", "ADDSLOTSRANGE", str(first), str(last)).startswith(b"+OK")
-            assert server.command("CLUSTER", "SET-CONFIG-EPOCH", str(number + 1)).startswith(b"+OK")
-        for port, bus in zip(self.ports[1:], self.buses[1:], strict=True):
-            self.servers[0].command("CLUSTER", "MEET", "127.0.0.1", str(port), str(bus))
-        for server in self.servers:
-            for _ in range(400):
-                if b"cluster_state:ok" in server.command("CLUSTER", "INFO"):
-                    break
-                time.sleep(0.05)
-            else:
-                raise RuntimeError("the cluster does not come up")
-
-    def move(self, key: str, source: int, target: int, midway: Callable[[], object]) -> None:
-        """Moves the slot of a key, which is its only one, as `redis-cli --cluster reshard` does.
-
-        `midway` is called when the key has moved and the slot has not.
-        """
-        slot = self.servers[source].command("CLUSTER", "KEYSLOT", key)[1:].split()[0].decode()
-        ids = [server.command("CLUSTER", "MYID").split(b"\r\n")[1].decode() for server in self.servers]
-        steps = [
-            (target, "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[source]),
-            (source, "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[target]),
-            (source, "MIGRATE", "127.0.0.1", str(self.ports[target]), key, "0", "20000"),
-            (target, "CLUSTER", "SETSLOT", slot, "NODE", ids[target]),
-            (source, "CLUSTER", "SETSLOT", slot, "NODE", ids[target]),
-        ]
-        for number, *words in steps:
-            answer = self.servers[number].command(*words)
-            if not answer.startswith(b"+OK"):
-                raise RuntimeError(f"{words}: {answer!r}")
-            time.sleep(0.02)
-            if words[0] == "MIGRATE":
-                midway()
-
-    def stop(self) -> None:
-        for server in self.servers:
-            server.stop()
-
-
-@contextlib.contextmanager
-def cluster(directory: Path, shards: int) -> Iterator[Cluster]:
-    """A cluster that is ready, and ends with the block."""
-    made = Cluster(directory, shards)
-    try:
-        made.start()
-        yield made
-    finally:
-        leave()
-        made.stop()
 
 
 def leave() -> None:

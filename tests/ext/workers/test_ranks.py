@@ -13,10 +13,10 @@ import sys
 import time
 from functools import partial
 
+import het_ps_lib
 import numpy as np
 import pytest
 import ranks
-import redis_lib
 import tensorflow as tf
 from floats_lib import MODEL, assert_close, of_columns
 from ranks import refused, same
@@ -404,8 +404,8 @@ def horovod(tmp_path_factory):
 @pytest.fixture(scope="module")
 def het_run(tmp_path_factory):
     place, functions = tmp_path_factory.mktemp("ranks"), LAUNCHERS["het_run"]
-    with redis_lib.cluster(place / "cluster", 2) as cluster:
-        summed = partial(exact, name="summed", names=["summed"], accumulate=True, ps=cluster.address)
+    with het_ps_lib.cluster(place / "cluster") as address:
+        summed = partial(exact, name="summed", names=["summed"], accumulate=True, ps=address)
         yield from ranks.launched(place, *functions, exact, summed, said=SHORTEST)
 
 
@@ -436,8 +436,8 @@ def test_two_ranks_on_two_shards_equal_one_process(fresh, tmp_path):
     """With "on_demand_summed"; without TensorFlow: OnDemandExact.EveryOptimizerWhereGradientsAreSummed."""
     functions = [partial(exact, names=LONG), partial(ways, more=True)]
     functions.append(partial(exact, names=["on_demand_summed"], name="summed", accumulate=True))
-    with redis_lib.cluster(tmp_path / "cluster", 2) as cluster:
-        job = ranks.Job(tmp_path, *functions, launcher="horovod", HET_PS=cluster.address)
+    with het_ps_lib.cluster(tmp_path / "cluster") as address:
+        job = ranks.Job(tmp_path, *functions, launcher="horovod", HET_PS=address)
         for case in ("exact", "summed"):
             equals_the_union(job.values(case))
         job.values("ways")
@@ -465,8 +465,8 @@ def test_the_example_on_two_ranks_reaches_single_process_auc_and_prints_on_rank_
     command = [sys.executable, str(EXAMPLE), "--staleness", "100"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=variables)
     single = auc_of(done.stdout)
-    with redis_lib.cluster(tmp_path, 2) as cluster:
-        done = ranks.launch(EXAMPLE, "--staleness", 100, HET_PS=cluster.address)
+    with het_ps_lib.cluster(tmp_path) as address:
+        done = ranks.launch(EXAMPLE, "--staleness", 100, HET_PS=address)
     assert done.returncode == 0, done.stdout[-4000:]
     assert auc_of(done.stdout) > single - 0.003
     assert "[0]<stdout>:" in done.stdout and "[1]<stdout>:" not in done.stdout

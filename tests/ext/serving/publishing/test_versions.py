@@ -1,10 +1,12 @@
 """Versions at a server: what readers get, who may write, and what a publisher that dies leaves."""
 
+import contextlib
 import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import het_ps_lib
 import numpy as np
 import pytest
 import redis_lib
@@ -14,7 +16,7 @@ from versions_lib import DIGEST, version
 import het_tf
 from het_tf.ext.ps.python import address, partitions
 from het_tf.ext.ps.python.client import Client
-from het_tf.ext.ps.python.node import Refused, Unreachable
+from het_tf.ext.ps.python.node import Node, Refused, Unreachable
 from het_tf.ext.serving.python.publishing import dense_store
 from het_tf.ext.serving.python.publishing import publish as publishing
 from het_tf.ext.serving.python.publishing.versions import (
@@ -286,27 +288,32 @@ def test_a_publisher_that_dies_leaves_a_whole_version(publisher, client, tmp_pat
 
 def test_every_key_is_at_its_server_of_a_cluster(fresh, tmp_path):
     """Would catch keys of partitions by another rule than the core's, and redirections not followed."""
-    with redis_lib.cluster(tmp_path, 2) as cluster:
-        het_tf.init(ps=cluster.address)
+    with het_ps_lib.cluster(tmp_path) as url, contextlib.ExitStack() as stack:
+        places = address.parse(url).places
+        nodes = [stack.enter_context(Node(place, address.parse(url))) for place in places]
+        het_tf.init(ps=url)
         redis_lib.count(redis_lib.counter(), np.arange(1000), np.zeros(1000))
         het_tf.flush()
-        one = PublisherOfArrays(cluster.address, 3, None)
+        one = PublisherOfArrays(url, 3, None)
         first = one.publish(1)
         direct = []
         for key in partitions.keys("", 64):
-            answers = [server.command("HET.STAT", key) for server in cluster.servers]
-            words = next(text for text in answers if not text.startswith(b"-MOVED")).split(b"\r\n")
-            changes = words[words.index(b"changes") + 1].lstrip(b":")
-            direct.append(b":".join([words[words.index(b"incarnation") + 2], changes]).decode())
+            answers = [node.ask_all([("HET.STAT", key)])[0] for node in nodes]
+            words = next(one for one in answers if not isinstance(one, Refused))  # MOVED
+            direct.append(f"{words[words.index('incarnation') + 1]}:{words[words.index('changes') + 1]}")
         assert first.cut == tuple(direct)
         assert sum(one.endswith(":0") for one in first.cut) == 64 - 8, "a table lies in 8 partitions"
 
         # The stream moves, and a read comes between its keys and its slot: ASK, then MOVED.
-        key = "het::versions"
-        source = 0 if b"MOVED" not in cluster.servers[0].command("EXISTS", key) else 1
-        there = []
-        cluster.move(key, source, 1 - source, midway=lambda: there.append(one._versions.last()))
-        assert there == [[first]]
+        slot = nodes[0].ask("CLUSTER", "KEYSLOT", "het::versions")
+        source, target = nodes if slot < 8192 else nodes[::-1]  # each has half of the slots
+        ids = [node.ask("CLUSTER", "MYID") for node in (source, target)]
+        target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[0])
+        source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[1])
+        source.ask("MIGRATE", target.place.host, target.place.port, "het::versions", 0, 20000)
+        assert one._versions.last() == [first]
+        for node in (target, source):
+            node.ask("CLUSTER", "SETSLOT", slot, "NODE", ids[1])
         assert one.publish(2).number == 2
         assert [version.trained_through for version in one._versions.last()] == [1, 2]
         one.close()
