@@ -83,9 +83,6 @@ def build(shape="shared"):
     return model
 
 
-# --- ways to save and restore --------------------------------------------------------------------------
-
-
 class Checkpoint:
     """tf.train.Checkpoint."""
 

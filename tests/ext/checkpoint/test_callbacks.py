@@ -120,9 +120,6 @@ def test_a_metric_that_cannot_decide_is_refused(kind, monitor, message, tmp_path
         train(model, 2, callbacks=[*said, KINDS[kind](tmp_path, monitor=monitor, mode="max")])
 
 
-# --- which steps -------------------------------------------------------------------------------------------
-
-
 def data():
     rng = np.random.default_rng(0)
     return [rng.integers(0, 50, (32, 2)), rng.random((32, 3), np.float32)], rng.random((32, 1), np.float32)

@@ -71,9 +71,6 @@ def test_namespaces_are_apart(tmp_path):
     same(tables("one"), inside)
 
 
-# --- with a model ------------------------------------------------------------------------------------------
-
-
 def resumed(tmp_path, make, begin=6, end=12):
     """Weights and tables of uninterrupted training, and of training that was saved and restored half-way."""
     found = []
@@ -132,9 +129,6 @@ def test_a_model_is_restored_with_its_tables_or_they_alone(tmp_path):
         with pytest.raises(ValueError, match="build and compile the model that was saved:"):
             checkpoint.restore(tmp_path, other, strict=strict)
     same(tables(), there)
-
-
-# --- which tables ------------------------------------------------------------------------------------------
 
 
 def test_other_tables_are_refused_or_left_out(tmp_path):

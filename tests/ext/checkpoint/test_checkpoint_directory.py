@@ -22,9 +22,6 @@ def checkpoint(place: Path, number: int, base: int | None = None, **changes) -> 
     return path
 
 
-# --- manifest ----------------------------------------------------------------------------------------------
-
-
 def test_a_manifest_comes_back_as_it_was_written(tmp_path):
     written = manifest.write(tmp_path, document(namespace='ünï "quoted"'))
     found = manifest.read_manifest(str(tmp_path))
@@ -42,9 +39,6 @@ def test_its_checksum_is_of_the_canonical_json(tmp_path):
     shuffled = dict(reversed(json.loads(file.read_text()).items()))
     file.write_text(json.dumps(shuffled, indent=7))
     assert manifest.read_manifest(tmp_path).step == 7
-
-
-# --- directory ---------------------------------------------------------------------------------------------
 
 
 def test_names_are_in_the_order_of_numbers(tmp_path):

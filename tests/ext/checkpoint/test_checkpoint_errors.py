@@ -191,9 +191,6 @@ def test_a_load_that_breaks_off_says_what_to_do(tmp_path, monkeypatch, function,
     train(a, 10, 12)
 
 
-# --- disks -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("what", ["rows", "dense", "manifest"])
@@ -250,9 +247,6 @@ def test_places_that_this_user_may_not_write_or_read():
         next(path.glob("rows-*")).chmod(0)
         with without_rights(), pytest.raises(OSError, match="Permission denied"):
             checkpoint.verify(path)
-
-
-# --- memory ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.long

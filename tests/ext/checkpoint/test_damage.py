@@ -197,9 +197,6 @@ def test_any_flipped_bit_is_noticed(copy):
         read(file)
 
 
-# --- what is impossible, with checksums that fit ------------------------------------------------------------
-
-
 def reseal(file):
     """Makes the manifest's checksums those of a file that was changed: what remains is what is in it."""
     raw, document = file.read_bytes(), manifests.read_manifest(file.parent).document

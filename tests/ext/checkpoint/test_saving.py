@@ -50,9 +50,6 @@ def test_dense_weights_and_tables_come_back_of_one_moment(way, rule, cache, tmp_
     np.testing.assert_equal(everything(), saved)
 
 
-# --- tf.train.Checkpoint ----------------------------------------------------------------------------
-
-
 def test_tf_checkpoint_carries_readable_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(pack, "_SLICE_BYTES", 64)
     monkeypatch.setattr(bundle, "_SHARD_BYTES", 256)
@@ -148,9 +145,6 @@ def test_saving_asynchronously_is_refused(tmp_path):
     options = tf.train.CheckpointOptions(enable_async=True)
     with pytest.raises(ValueError, match="cannot be saved asynchronously"):
         tf.train.Checkpoint(model=trained()).save(str(tmp_path / "x"), options=options)
-
-
-# --- models of other shapes ---------------------------------------------------------------------------
 
 
 LOST = pytest.mark.skipif(keras.__version__ < "3.15", reason="Keras loses rows")

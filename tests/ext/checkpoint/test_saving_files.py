@@ -172,9 +172,6 @@ def test_of_several_workers_rank_0_restores(monkeypatch, tmp_path):
     np.testing.assert_equal(everything(), saved)
 
 
-# --- callbacks ------------------------------------------------------------------------------------------
-
-
 class Seen(keras.callbacks.Callback):
     """Predictions at the end of each epoch; the loss is what a test says."""
 
@@ -268,8 +265,6 @@ def test_backup_and_restore_goes_on_after_a_crash(tmp_path):
     assert_close(predictions(run()), seen.predictions[-1])
     np.testing.assert_array_equal(everything()["clocks"], want["clocks"])
 
-
-# --- another process ---------------------------------------------------------------------------------------
 
 _LOAD = """
 import os, sys, numpy as np, tensorflow as tf

@@ -49,9 +49,6 @@ def test_rows_at_the_end_are_between_those_now_and_in_proportion(stats, plan):
     assert [table["rows_at_end"] for table in later] == [[of.rows, 3 * of.rows] for of in stats.tables]
 
 
-# --- time
-
-
 def replayed(**fields: float) -> Replayed:
     zero = {field.name: 0 for field in dataclasses.fields(Replayed)}
     return Replayed(**{**zero, "table": "t", "parts": {}, "frames": {}, **fields})  # type: ignore[arg-type]
@@ -83,9 +80,6 @@ def test_a_byte_takes_time():
     assert 1e-11 < cost.byte_seconds() < 1e-7
 
 
-# --- accuracy
-
-
 def test_the_measured_case_that_is_nearest_is_named():
     default = {"name": "row_wise_adagrad"}
     adagrad = {**default, "params": {"decay_steps": 1}}
@@ -103,9 +97,6 @@ def test_what_was_not_measured_has_no_figure():
     assert auc_cost({}, {"name": "row_wise_adagrad", "params": {"decay_steps": 7}}, 8, 128, False) == {}
     assert auc_cost({}, {"name": "rmsprop"}, 8, 128, False) == {}
     assert set(auc_cost({}, {"name": "ftrl"}, 8, 128, False)) == {"clicks"}
-
-
-# --- a forecast
 
 
 def test_caches_get_a_tenth_of_rows_memory(plan, stats):
@@ -145,9 +136,6 @@ def test_caches_of_no_byte_are_legal_and_hit_nothing(stats):
 def test_stream_too_short_for_job_is_refused(stats):
     with pytest.raises(ValueError, match=r"which are 0 steps of 64 workers x 1024"):
         forecast(stats, Request(job=Job(workers=64, batch=1024)))
-
-
-# --- text
 
 
 def test_classes_of_bytes_sum_up(plan):

@@ -128,9 +128,6 @@ def test_rows_that_cannot_travel_on_demand_are_refused(fresh, four, name):
         het_tf.workers.shard_on_demand(dataset(), by="id", batch=BATCH, lookahead=make("id"))
 
 
-# --- ranks that place differently --------------------------------------------------------------------------
-
-
 def test_ranks_that_are_called_differently_are_told_at_once(played):
     for name, other, values in (
         ("batch", 9, "batch is 8 on rank 0, 9 on rank 1"), ("by", "x", "by is 'id' on rank 0, 'x' on rank 1"),

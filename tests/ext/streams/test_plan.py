@@ -18,9 +18,6 @@ def batches(ids=IDS):
     return tf.data.Dataset.from_tensor_slices(ids).batch(4)
 
 
-# --- what it takes ------------------------------------------------------------------------------
-
-
 ELEMENTS = [
     lambda x: x,
     lambda x: (x,),
@@ -75,9 +72,6 @@ def test_a_saved_iterator_goes_on_where_it_was(tmp_path):
     assert len(list(restored)) == 5
 
 
-# --- what it refuses ----------------------------------------------------------------------------
-
-
 def ahead(layer, dataset=None):
     return het_tf.lookahead(dataset or batches(), layer)
 
@@ -115,9 +109,6 @@ def test_tables_that_are_gone_are_the_lookups_to_tell():
     for x in dataset:
         with pytest.raises(tf.errors.FailedPreconditionError, match="no table 't'"):
             layer(x)
-
-
-# --- rows that travel on demand -----------------------------------------------------------------
 
 
 def told_of(layer, monkeypatch, elements, workers, batch):

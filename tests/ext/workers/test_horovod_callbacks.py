@@ -153,9 +153,6 @@ def test_table_stats_of_all_ranks(played):
     assert of_all.epochs[0]["t"]["rows"] == mine.epochs[0]["t"]["rows"], "a table is counted once"
 
 
-# --- data --------------------------------------------------------------------------------------------------
-
-
 def parts(played, make, ranks=3, **options):
     played.ranks = ranks
     found = []

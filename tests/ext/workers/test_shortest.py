@@ -110,9 +110,6 @@ def test_rank_with_less_than_one_execution_fails(other, batches, at_once):
         model(steps_per_execution=at_once).fit(dataset(9).take(batches), verbose=0)
 
 
-# --- custom loops ------------------------------------------------------------------------------------------
-
-
 def looped(stream, calls=1):
     """Returns the number of batches of a loop whose step reduces `calls` times."""
     weight = tf.Variable(1.0)

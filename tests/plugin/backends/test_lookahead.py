@@ -283,9 +283,6 @@ def test_het_plan_forecasts(tmp_path):
     assert "a step" in het("show", "stats", "--workers", "2", "--batch", "4")
 
 
-# --- DataLoader -------------------------------------------------------------------------------------------
-
-
 def loader(workers=0):
     import torch
 

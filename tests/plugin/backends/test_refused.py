@@ -181,9 +181,6 @@ def test_modules_of_torch_elsewhere():
     assert "torch" not in dir(het_tf)
 
 
-# --- PyTorch ------------------------------------------------------------------------------------------
-
-
 @on_torch
 def test_a_second_derivative_of_torch():
     import torch

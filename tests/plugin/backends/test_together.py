@@ -162,9 +162,6 @@ def serve(folder: str, ids: dict) -> dict:
     return found
 
 
-# --- what they must agree in -------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def run(tmp_path_factory):
     return partial(run_in, tmp_path_factory)

@@ -118,9 +118,6 @@ def test_every_optimizer_trains_dense_and_table(name, options):
     assert not any("anchor" in one.path for one in model.optimizer.variables)
 
 
-# --- loops ------------------------------------------------------------------------------------------------
-
-
 def loop(step):
     """Runs step(model, optimizer, loss of a batch, number) 6 times for each of the pair; compares."""
     found = []
@@ -208,9 +205,6 @@ def test_fit_ends_with_the_error_of_its_step():
         model.fit(ids, labels, batch_size=4, shuffle=False, verbose=0)
     assert "deleted" not in str(caught.value)
     assert het_tf.Table("t").updates == 4
-
-
-# --- rates --------------------------------------------------------------------------------------------
 
 
 def moved(rate, optimizer, change):

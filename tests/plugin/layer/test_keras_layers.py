@@ -110,9 +110,6 @@ def test_no_mask_without_padding_or_with_a_combiner():
         assert het_tf.keras.Embedding(4, name=name, **more).compute_mask(tf.constant([[1]])) is None
 
 
-# --- configurations -------------------------------------------------------------------------------
-
-
 def roundtrip(layer):
     copy = type(layer).from_config(json.loads(json.dumps(layer.get_config())))
     assert copy.get_config() == layer.get_config() and copy.name == layer.name
@@ -159,9 +156,6 @@ def test_an_exported_graph_reads_the_tables_of_the_process(tmp_path):
     het_tf.reset()
     with pytest.raises(tf.errors.FailedPreconditionError, match="no table"):
         served(**ids)
-
-
-# --- caches, callbacks, threads -------------------------------------------------------------------
 
 
 def test_cache_options_reach_the_core():

@@ -125,8 +125,6 @@ def test_training_equals_the_optimizer_of_keras_or_the_formula(fresh, case, mode
     assert np.abs(variable.numpy() - before).max() > 0.1, "the test must move the values"
 
 
-# --- default arguments ------------------------------------------------------------------------------------
-
 USERS, ITEMS, ROWS = 400, 200, 16_384
 
 

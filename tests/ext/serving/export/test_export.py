@@ -16,9 +16,6 @@ pytestmark = [
 keras = tf.keras
 
 
-# --- the same numbers ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("format", ["portable", "native"])
 @pytest.mark.parametrize("name", ["direct", "cached"])
@@ -47,8 +44,6 @@ def test_slots_and_optimizers_stay(rng, tmp_path):
     assert wide == {4, 1, 8, 3}  # rows of 4 and 1, kernels, numbers of the index; no row with slots (12)
     assert not [name for name in shapes if "anchor" in name or "optimizer" in name]
 
-
-# --- inputs of every kind -----------------------------------------------------------------------------------
 
 FORMATS = {"portable": het_tf.serving.Portable(), "native": het_tf.serving.Native()}
 LOWEST = 1 - 2**63  # -2**63 is refused
@@ -142,9 +137,6 @@ def test_sparse_ids_with_weights(rng, tmp_path):
     feed = signatures.feed(["inputs_0", "inputs_1"], [ids, weights])
     assert set(feed) == {f"inputs_{n}_{part}" for n in (0, 1) for part in ("indices", "values", "shape")}
     np.testing.assert_array_equal(lib.serve(tmp_path / "1")(**feed)["output_0"], wanted)
-
-
-# --- signatures ---------------------------------------------------------------------------------------------
 
 
 def test_lists_sequentials_and_output_names(rng, tmp_path):

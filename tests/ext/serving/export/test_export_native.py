@@ -22,9 +22,6 @@ pytestmark = saving_lib.MARKS
 keras = tf.keras
 
 
-# --- where it runs ------------------------------------------------------------------------------------------
-
-
 ALONE = """
 import json, sys
 import tensorflow as tf
@@ -60,9 +57,6 @@ def test_a_model_that_is_replaced_before_its_first_request(rng, tmp_path):
     het_tf.export(model, tmp_path / "m", Native(), overwrite=True, verbose=False)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"has no table in 'rows-\w{8}-000\.het'"):
         old(ids=np.arange(4))
-
-
-# --- the op -------------------------------------------------------------------------------------------------
 
 
 def write(folder: Path, rng: np.random.Generator) -> Path:

@@ -20,8 +20,6 @@ keras = tf.keras
 SCALE = float(os.environ.get("HET_TEST_SCALE", "1"))
 
 
-# --- the index ----------------------------------------------------------------------------------------------
-
 KINDS = {
     "random": lambda rng, n: rng.integers(-(2**63), 2**63, 2 * n),
     "consecutive": lambda rng, n: rng.permutation(np.arange(n) - n // 2),
@@ -78,8 +76,6 @@ def test_variables_take_arrays_over():
     assert arrays.variable(arrays.zeros((0, 3), np.float32), "x").numpy().shape == (0, 3)
 
 
-# --- initial rows -------------------------------------------------------------------------------------------
-
 INITIALIZERS = [
     het_tf.initializers.RandomUniform(),
     het_tf.initializers.RandomUniform(0.1, 0.1),
@@ -103,9 +99,6 @@ def test_unknown_ids_have_their_initial_rows_bit_for_bit(rng, tmp_path):
     for table in tables:
         wanted = het_tf.Table(table.name).lookup(x)
         np.testing.assert_array_equal(got[table.name].view(np.int32), wanted.view(np.int32), repr(table))
-
-
-# --- groups -------------------------------------------------------------------------------------------------
 
 
 def test_many_tables_are_read_by_few_ops(rng, tmp_path):

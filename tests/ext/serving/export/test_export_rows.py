@@ -18,9 +18,6 @@ ROWS = ("float32", "float16", "bfloat16", "int8")
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh", "eagerly")]
 
 
-# --- smaller rows -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("rows", ROWS)
 def test_rows_are_those_of_numpy(rows, rng, tmp_path):
     """In both formats, to the last bit."""
@@ -61,9 +58,6 @@ def test_constants_of_unknown_ids_in_every_type(tmp_path):
         np.testing.assert_allclose(got, np.float32(0.1), rtol=0 if rows == "float32" else 1e-2)
 
 
-# --- filters ------------------------------------------------------------------------------------------------
-
-
 def test_rows_of_few_updates_are_left_out(rng, tmp_path, capsys):
     model = lib.one_table(2)
     layer = model.get_layer("tables")
@@ -93,9 +87,6 @@ def test_rows_of_long_ago_are_left_out(rng, tmp_path, monkeypatch):
     monkeypatch.setattr(time, "time", lambda: clock() + 1000)
     summary = het_tf.export(model, tmp_path / "2", format, verbose=False).tables[0]
     assert (summary.rows, summary.dropped) == (0, 3)
-
-
-# --- check --------------------------------------------------------------------------------------------------
 
 
 def test_check_export(rng, tmp_path, capsys, monkeypatch):
@@ -143,9 +134,6 @@ def test_check_export_refuses(tmp_path):
     ):
         with pytest.raises(error, match=message):
             het_tf.serving.check(*arguments)
-
-
-# --- several processes --------------------------------------------------------------------------------------
 
 
 def test_the_record_says_what_an_export_is(rng, tmp_path):

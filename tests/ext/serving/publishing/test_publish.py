@@ -51,9 +51,6 @@ def equals_the_model(client, version, model):
         np.testing.assert_array_equal(there[name], array)
 
 
-# --- publish -----------------------------------------------------------------------------------------------
-
-
 def test_a_version_has_the_rows_and_the_dense_weights_of_its_moment(model, client):
     """Would catch a cut from before the flush, which lets old rows meet new dense weights."""
     fit(model)
@@ -144,9 +141,6 @@ def test_only_rank_0_writes(model, client, monkeypatch):
     with pytest.raises(OSError, match="rank 1 could not begin to publish: no space"):
         het_tf.publish(model)
     assert len(hvd.gathered) == met + 1
-
-
-# --- the callback ------------------------------------------------------------------------------------------
 
 
 def test_versions_while_fit_runs_and_one_at_its_end(model, client):
