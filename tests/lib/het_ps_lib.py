@@ -40,17 +40,11 @@ def free_ports(count: int) -> int:
     """The first of `count` ports in a row that are free, as are those 10,000 above."""
     for _ in range(200):
         first = 10000 + redis_lib.free_port() % 20000
-        sockets = [socket.socket() for _ in range(2 * count)]
-        try:
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
             for number in range(count):
-                sockets[2 * number].bind(("127.0.0.1", first + number))
-                sockets[2 * number + 1].bind(("127.0.0.1", first + number + 10000))
+                for port in (first + number, first + number + 10000):
+                    stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
             return first
-        except OSError:
-            continue
-        finally:
-            for one in sockets:
-                one.close()
     raise RuntimeError("no free ports")
 
 
