@@ -1,10 +1,9 @@
 """benchmarks/report.py: documents have the figures of the results, and goals say what they judged."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tools_lib import python
 
 from benchmarks import report
 
@@ -38,6 +37,4 @@ def test_goals() -> None:
 @pytest.mark.parametrize("program", sorted(report.HERE.glob("*/run.py")), ids=lambda path: path.parent.name)
 def test_programs_say_how_they_are_called(program: Path) -> None:
     """Would see an import of a module that has moved."""
-    command = [sys.executable, str(program), "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0 and "--out" in done.stdout, done.stderr
+    assert "--out" in python(program, "--help").stdout

@@ -7,8 +7,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +16,7 @@ import xxhash
 from checkpoint_lib import files, fit, model, same, tables, weights
 from cli_lib import het
 from safetensors.numpy import load_file, save_file
+from tools_lib import ROOT, python
 
 import het_tf
 from het_tf import checkpoint
@@ -275,8 +274,5 @@ def test_verify_lists_all_faults(copy):
 def test_it_works_without_tensorflow_and_without_the_plugin(saved, tmp_path):
     (tmp_path / "tensorflow").mkdir()
     (tmp_path / "tensorflow/__init__.py").write_text("raise SystemExit('TensorFlow was imported')")
-    env = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(het_tf.__file__).parents[1]}"}
-    command = [sys.executable, "-m", "het_tf", "ckpt", "verify", str(saved[0])]
-    done = subprocess.run(command, env=env, text=True, capture_output=True, timeout=600)
-    assert done.returncode == 0, done.stderr
+    done = python("-m", "het_tf", "ckpt", "verify", saved[0], PYTHONPATH=f"{tmp_path}:{ROOT}")
     assert "ckpt-00000002, which builds on ckpt-00000001, is sound: 34 files" in done.stdout

@@ -2,19 +2,17 @@
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 from backends_lib import BACKEND, DIM, array, rows
+from tools_lib import ROOT, python
 
 import het_tf
 
 pytestmark = pytest.mark.skipif(BACKEND != "jax", reason="of JAX")
-ROOT = Path(__file__).parents[3]
 SERVER = shutil.which("valkey-server") or shutil.which("redis-server")
 IDS = np.array([[1, 2], [3, 4]], "int32")
 
@@ -42,12 +40,7 @@ def trains(embed):
 def program(code, *words, **variables):
     """Runs a program; returns what it prints."""
     paths = os.pathsep.join(map(str, (ROOT, ROOT / "tests/lib", Path(__file__).parent)))
-    done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True, timeout=300, cwd="/",
-        env={**os.environ, "PYTHONPATH": paths, **variables},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
+    return python("-c", code, *words, cwd="/", PYTHONPATH=paths, **variables).stdout
 
 
 def test_a_program_for_a_cpu_calls_no_python(monkeypatch):

@@ -1,12 +1,10 @@
 """Callbacks and files keep and restore rows on each backend of Keras; of TensorFlow see tests/ext, too."""
 
-import subprocess
-import sys
-
 import keras
 import numpy as np
 import pytest
 from backends_lib import DIM, array, elsewhere
+from tools_lib import python
 
 import het_tf
 
@@ -86,6 +84,5 @@ def test_weights_are_no_arrays():
 @elsewhere
 def test_the_doctor_looks_at_what_this_backend_loads():
     """Would ask for TensorFlow where Keras runs on PyTorch or JAX, and nothing needs it."""
-    found = subprocess.run([sys.executable, "-m", "het_tf", "doctor"], capture_output=True, text=True)
-    assert found.returncode == 0 and "libhet_engine.so" in found.stdout, found.stdout + found.stderr
-    assert "Ready." in found.stdout and "tensorflow-cpu" not in found.stdout
+    found = python("-m", "het_tf", "doctor").stdout
+    assert "libhet_engine.so" in found and "Ready." in found and "tensorflow-cpu" not in found

@@ -2,8 +2,6 @@
 
 import gc
 import os
-import subprocess
-import sys
 import threading
 from functools import partial
 from pathlib import Path
@@ -12,6 +10,7 @@ import keras
 import numpy as np
 import pytest
 from backends_lib import BACKEND, DIM, IDS, elsewhere, on_tensorflow, on_torch, rows
+from tools_lib import python
 
 import het_tf
 
@@ -271,13 +270,10 @@ def test_het_plan_forecasts(tmp_path):
     )
     here = Path(__file__)
     paths = [str(one) for one in (here.parents[3], here.parents[2] / "lib", here.parent, tmp_path)]
-    environment = {**os.environ, "KERAS_BACKEND": BACKEND, "PYTHONPATH": os.pathsep.join(paths)}
+    environment = {"KERAS_BACKEND": BACKEND, "PYTHONPATH": os.pathsep.join(paths)}
 
     def het(*words):
-        command = [sys.executable, "-m", "het_tf", "plan", *words]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return python("-m", "het_tf", "plan", *words, cwd=tmp_path, **environment).stdout
 
     assert "24 samples" in het("profile", "--data", "clicks:samples", "--out", "stats")
     assert "a step" in het("show", "stats", "--workers", "2", "--batch", "4")

@@ -1,15 +1,12 @@
 """What a backend of Keras cannot do is refused with a remedy, and changes nothing."""
 
-import os
 import re
-import subprocess
-import sys
 
 import keras
 import numpy as np
 import pytest
 from backends_lib import BACKEND, DIM, apply, array, elsewhere, gradients, on_jax, on_torch, rows
-from tools_lib import ROOT
+from tools_lib import ROOT, python
 
 import het_tf
 
@@ -18,15 +15,6 @@ IDS = np.array([1, 2], "int32")
 
 def layer(**arguments):
     return het_tf.keras.Embedding(DIM, name="t", optimizer="sgd", **arguments)
-
-
-def program(code, **variables):
-    """What a program says on stderr, in one line; "": it went well."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": BACKEND, **variables}
-    words, how = [sys.executable, "-c", code], {"capture_output": True, "text": True, "timeout": 300}
-    done = subprocess.run(words, env=environment, cwd="/", **how)
-    assert done.returncode == 0 or done.stderr
-    return "" if done.returncode == 0 else " ".join(done.stderr.split())
 
 
 USES_NO_TENSORFLOW = """
@@ -72,8 +60,9 @@ PROGRAMS = [
 @elsewhere
 @pytest.mark.parametrize(("code", "backend", "words"), PROGRAMS)
 def test_programs(code, backend, words):
-    said = program(code, KERAS_BACKEND=backend)
-    assert words in said if words else said == ""
+    done = python("-c", code, status=None, cwd="/", PYTHONPATH=str(ROOT), KERAS_BACKEND=backend)
+    said = " ".join(done.stderr.split())
+    assert words in said and bool(words) == (done.returncode != 0), said
 
 
 BAD_IDS = [np.ones(2, "float32"), np.ones(2, bool), [[1, 2], [3]], [None], np.array(["a", 1], object)]

@@ -5,8 +5,6 @@ import json
 import math
 import os
 import shutil
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from rules_lib import keras, learn
+from tools_lib import python
 
 import het_tf
 from het_tf.optimizers import Adagrad, RowWiseAdagrad
@@ -298,9 +297,8 @@ def test_memory_ends_outside_of_a_step():
 
 def use_in_a_process(paths, code="import het_tf; het_tf.tables()", **variables):
     # Not in the source tree: Python looks into the current directory first.
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    command, variables = [sys.executable, "-c", code], environment | variables
-    done = subprocess.run(command, cwd=paths[0], capture_output=True, text=True, env=variables, timeout=300)
+    environment = {"PYTHONPATH": os.pathsep.join(map(str, paths)), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = python("-c", code, status=None, cwd=paths[0], **environment, **variables)
     return done.returncode, done.stdout, (done.stderr.strip() or "nothing").splitlines()[-1]
 
 
