@@ -1,7 +1,5 @@
 """The benchmarks run, small, and write the figures of their tables. What they measure is no test."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

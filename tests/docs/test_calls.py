@@ -20,30 +20,30 @@ def of(lint, text):
     return list(lint.faults([text], Counter()))
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        ("raise het_tf.init(deadline=...)", "unexpected keyword argument 'deadline'"),
-        ("give het_tf.Stores(deadline=3)", "has no 'Stores'"),
-        ("see het_tf.checkpoint.rest", "has no 'rest'"),
-        ("use Cache(rowss=4)", "unexpected keyword argument 'rowss'"),
-        ('het_tf.Table("x").look(ids)', "Table has no 'look'"),
-        ("set het_tf.Store(durability='always')", "always"),
-        ("call `table.lookup(ids, store=True)`", "unexpected keyword argument 'store'"),
-        ("give a het_tf.Store(ADDRESS, deadline=, keep_bytes=, ...) or het_tf.Table(", None),
-        ('het_tf.init(ps=het_tf.Store("redis://HOST:PORT", durability="replicated"))', None),
-        ("start them (`het ps begin`)", "there is no het ps begin"),
-        ("`het ps up --appendfsync never`", "not one of"),
-        ("`het ps up --shards x7`", "x7"),
-        ("run het ps up --shard 2 first", "no option --shard"),
-        ("`het ps [up|down] --dir DIR`, `het ps up --shards 2 --dir DIR` | tee and het ps itself", None),
-        ("`het run --nproc 2 train.py --epochs 3`", None),
-        ("then `make weel`", "no target 'weel'"),
-        ("`make wheel DIST=here` or make it again", None),
-        ("`python -m het_tf.python.doctor`", "no module het_tf.python.doctor"),
-        ("`python examples/wide_deep.py --no-such-option 3`", "no option --no-such-option"),
-    ],
-)
+TEXTS = [
+    ("raise het_tf.init(deadline=...)", "unexpected keyword argument 'deadline'"),
+    ("give het_tf.Stores(deadline=3)", "has no 'Stores'"),
+    ("see het_tf.checkpoint.rest", "has no 'rest'"),
+    ("use Cache(rowss=4)", "unexpected keyword argument 'rowss'"),
+    ('het_tf.Table("x").look(ids)', "Table has no 'look'"),
+    ("set het_tf.Store(durability='always')", "always"),
+    ("call `table.lookup(ids, store=True)`", "unexpected keyword argument 'store'"),
+    ("give a het_tf.Store(ADDRESS, deadline=, keep_bytes=, ...) or het_tf.Table(", None),
+    ('het_tf.init(ps=het_tf.Store("redis://HOST:PORT", durability="replicated"))', None),
+    ("start them (`het ps begin`)", "there is no het ps begin"),
+    ("`het ps up --appendfsync never`", "not one of"),
+    ("`het ps up --shards x7`", "x7"),
+    ("run het ps up --shard 2 first", "no option --shard"),
+    ("`het ps [up|down] --dir DIR`, `het ps up --shards 2 --dir DIR` | tee and het ps itself", None),
+    ("`het run --nproc 2 train.py --epochs 3`", None),
+    ("then `make weel`", "no target 'weel'"),
+    ("`make wheel DIST=here` or make it again", None),
+    ("`python -m het_tf.python.doctor`", "no module het_tf.python.doctor"),
+    ("`python examples/wide_deep.py --no-such-option 3`", "no option --no-such-option"),
+]
+
+
+@pytest.mark.parametrize(("words", "why"), TEXTS)
 def test_texts(lint, words, why):
     from calls.texts import Text
 

@@ -116,11 +116,8 @@ def without_numbers(line: str) -> str:
 def commands_of_the_package(place: Path) -> str:
     """A directory with python, het ckpt and saved_model_cli, for PATH: they may not be installed."""
     place.mkdir()
-    for name, arguments in (
-        ("python", ""),
-        ("het", "-m het_tf"),
-        ("saved_model_cli", "-m tensorflow.python.tools.saved_model_cli"),
-    ):
+    cli = "-m tensorflow.python.tools.saved_model_cli"
+    for name, arguments in {"python": "", "het": "-m het_tf", "saved_model_cli": cli}.items():
         (place / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
         (place / name).chmod(0o755)
     return str(place)

@@ -1,7 +1,5 @@
 """The examples, as a user runs them: good runs on small data, bad data, and bad arguments."""
 
-from __future__ import annotations
-
 import gzip
 import importlib
 import json

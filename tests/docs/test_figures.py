@@ -28,17 +28,17 @@ def test_a_stale_figure_is_reported_and_renewed(root):
     assert figures.renewed(new, root) == (new, [])
 
 
-@pytest.mark.parametrize(
-    ("figure", "source"),
-    [
-        # A figure that is silently kept after its file was moved, or its entry renamed.
-        ("88.0 %", "gone.json runs of=a part .1%"),
-        ("88.0 %", "result.json runs n=8 part .1%"),
-        ("88.0 %", "result.json runs of=a other .1%"),
-        # A source that outlives its figure, or one that is found inside of another number.
-        *[(said, "result.json runs of=a part .1%") for said in ("5.0 %", "0.2", "89.5 %")],
-    ],
-)
+FAULTS = [
+    # A figure that is silently kept after its file was moved, or its entry renamed.
+    ("88.0 %", "gone.json runs of=a part .1%"),
+    ("88.0 %", "result.json runs n=8 part .1%"),
+    ("88.0 %", "result.json runs of=a other .1%"),
+    # A source that outlives its figure, or one that is found inside of another number.
+    *[(said, "result.json runs of=a part .1%") for said in ("5.0 %", "0.2", "89.5 %")],
+]
+
+
+@pytest.mark.parametrize(("figure", "source"), FAULTS)
 def test_what_a_source_cannot_renew_is_a_fault(root, figure, source):
     text = document(f"{figure} = {source}")
     new, faults = figures.renewed(text, root)

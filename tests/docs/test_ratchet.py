@@ -44,13 +44,11 @@ def test_names_for_tests_alone(lint, tmp_path):
 
 def test_a_home_for_each_file(lint, tmp_path):
     """Would leave a new folder uncounted."""
-    write(
-        tmp_path, het_tf__core__a_dot_py="a = 1\n", het_tf__new__b_dot_py="b = 1\n", tests__c_dot_py="c = 1\n"
-    )
+    files = ("het_tf__core__a_dot_py", "het_tf__new__b_dot_py", "tests__c_dot_py")
+    write(tmp_path, **dict.fromkeys(files, "a = 1\n"))
     with pytest.raises(SystemExit, match=r"het_tf/new/b\.py is in no home"):
         lint.lines_of(tmp_path, {"core": ["core"]})
-    counted = lint.lines_of(tmp_path, {"core": ["core"], "rest": [""]})
-    assert counted == Counter(core=1, rest=1, tests=1)
+    assert lint.lines_of(tmp_path, {"core": ["core"], "rest": [""]}) == Counter(core=1, rest=1, tests=1)
 
 
 def test_limits_only_fall(lint):

@@ -28,14 +28,8 @@ def machine(tmp_path):
         (programs / name).chmod(0o755)
 
     def run(*command):
-        return subprocess.run(
-            [str(part) for part in command],
-            cwd=tmp_path,
-            env={"PATH": str(programs)},
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
+        how = {"cwd": tmp_path, "env": {"PATH": str(programs)}, "timeout": 600}
+        return subprocess.run([str(part) for part in command], capture_output=True, text=True, **how)
 
     add("python3.11", f'exec {sys.executable} "$@"')
     run.add = add
@@ -104,11 +98,11 @@ def test_an_environment_has_the_commands_and_stays_with_its_tree(machine, tmp_pa
     assert pth.read_text() == f"{TOOLS.parent}\n"
 
 
+FAILED = [("--build", "the linker has said above", "missing"), ("-S", "apt-get install g\\+\\+", "linker")]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("fails", "told", "not_told"),
-    [("--build", "the linker has said above", "missing"), ("-S", "apt-get install g\\+\\+", "linker")],
-)
+@pytest.mark.parametrize(("fails", "told", "not_told"), FAILED)
 def test_a_failed_build_names_what_failed(tmp_path, fails, told, not_told):
     """Defect: `make wheel` said "A missing compiler" of a library that did not link."""
     cmake = tmp_path / "cmake"
@@ -144,10 +138,9 @@ def test_warnings_are_errors_where_somebody_asks(tmp_path, options, builds):
 def make(*arguments, cwd=ROOT, env=None):
     if shutil.which("make") is None:
         pytest.skip("there is no make")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
-    return subprocess.run(
-        ["make", *map(str, arguments)], cwd=cwd, env=environment | (env or {}), capture_output=True, text=True
-    )
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    words, env = ["make", *map(str, arguments)], outside | (env or {})
+    return subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True)
 
 
 def test_developers_and_ci_ask_for_errors_and_users_do_not():
@@ -170,9 +163,8 @@ def test_second_make_does_no_setup_work():
 
 def test_stage_shows_log_tail_and_remedy(machine, tmp_path):
     """And the output itself where that is asked for; either way with the status."""
-    machine.add(
-        "work", "for i in {1..99}; do echo line $i; done; echo 'error: x is missing. Remedy: y'; exit 7"
-    )
+    work = "for i in {1..99}; do echo line $i; done; echo 'error: x is missing. Remedy: y'; exit 7"
+    machine.add("work", work)
     done = machine(TOOLS / "stage.sh", "work", "the work (because)", "work")
     assert done.returncode == 7
     assert done.stdout.splitlines() == ["==> the work (because)"]
@@ -231,15 +223,15 @@ def test_all_test_stages_run_although_all_fail(tmp_path, goal):
     assert ran == set(expected.split())
 
 
-@pytest.mark.parametrize(
-    ("base", "file", "targets"),
-    [
-        ("HEAD", "docs/page.md", "test-documents"),
-        ("HEAD", "het_tf/code.py", "test test-backends release-check"),
-        ("no-such-commit", "docs/page.md", "test test-backends release-check"),
-        ("", "docs/page.md", "test test-backends release-check"),
-    ],
-)
+CHANGES = [
+    ("HEAD", "docs/page.md", "test-documents"),
+    ("HEAD", "het_tf/code.py", "test test-backends release-check"),
+    ("no-such-commit", "docs/page.md", "test test-backends release-check"),
+    ("", "docs/page.md", "test test-backends release-check"),
+]
+
+
+@pytest.mark.parametrize(("base", "file", "targets"), CHANGES)
 def test_a_change_of_documents_alone_runs_what_can_see_it(tmp_path, base, file, targets):
     for name in (".ci/run", "het_tf/code.py", "docs/page.md"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

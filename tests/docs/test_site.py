@@ -5,12 +5,10 @@ import json
 import os
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
-from tools_lib import script
+from tools_lib import ROOT, script
 
-ROOT = Path(__file__).resolve().parents[2]
 MKDOCS = ROOT / ".venv-docs/bin/mkdocs"
 pytestmark = [
     pytest.mark.long,
@@ -65,10 +63,8 @@ def pages(site):
 
 def test_no_page_shows_markdown(pages):
     """Would catch: a list or table that is not one for want of an empty line, and a link that stays text."""
-    left = {
-        str(path): re.findall(r".*(?:\]\(|\]\[|\*\*(?!\d)).*", page.words) for path, page in pages.items()
-    }
-    assert not {path: lines for path, lines in left.items() if lines}
+    marks = re.compile(r".*(?:\]\(|\]\[|\*\*(?!\d)).*")
+    assert not {path: found for path, page in pages.items() if (found := marks.findall(page.words))}
 
 
 def test_reference_lists_exactly_the_public_names(site, pages):

@@ -1,7 +1,5 @@
 """Graphs: what a file has of its edges, draws in tf.data, and what is refused."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path
@@ -42,8 +40,7 @@ def test_communities_are_those_of_the_edges(tmp_path: Path) -> None:
     inside = home[:, None] + nodes // members * rng.integers(0, members, (nodes, 6))
     popular = np.minimum(rng.zipf(1.5, (nodes, 2)) - 1, nodes - 1)
     ends = np.concatenate([inside, popular], axis=1)
-    edges = np.stack([np.repeat(np.arange(nodes), 8), ends.ravel()], 1)
-    graph = make(tmp_path, edges, nodes=nodes + 1)
+    graph = make(tmp_path, np.stack([np.repeat(np.arange(nodes), 8), ends.ravel()], 1), nodes=nodes + 1)
     found = graph.communities()
     sizes = np.bincount(found)
     assert found[nodes] == nodes and found is graph.communities() and sizes.max() <= 4 * nodes // 256
@@ -61,11 +58,8 @@ def test_communities_are_those_of_the_edges(tmp_path: Path) -> None:
 def test_files_against_a_set(tmp_path: Path, given: str, directed: bool) -> None:
     rng = np.random.default_rng(3)
     edges = rng.integers(0, 50, (400, 2)).astype(np.uint16)
-    options = {}
-    if "types" in given:
-        options["types"] = rng.integers(0, 3, 400)
-    if "weights" in given:
-        options["weights"] = rng.random(400, np.float32) + 0.1
+    values = {"types": rng.integers(0, 3, 400), "weights": rng.random(400, np.float32) + 0.1}
+    options = {name: of for name, of in values.items() if name in given}
     graph = make(tmp_path, edges, directed=directed, **options)
     kinds = options.get("types", np.zeros(400, int))
     truth = {(a, kind, b) for (a, b), kind in zip(edges.tolist(), kinds, strict=True) if a != b}
@@ -125,25 +119,25 @@ def test_walks_and_negatives(tmp_path: Path) -> None:
             bad()
 
 
-@pytest.mark.parametrize(
-    ("edges", "options", "message"),
-    [
-        (np.ones((2, 2)), {}, "edges is float64, but ids of nodes are integers"),
-        (np.array([["a", "b"]]), {}, "ids of nodes are integers"),
-        ([[0, 1], [2, -3]], {}, "edges has the id -3 in row 1"),
-        ([[0, 1], [7, 2]], {"nodes": 7}, "edges has the id 7 in row 1, but nodes is 7.*give nodes=8"),
-        ([0, 1], {}, r"edges has the shape \[2\]"),
-        (np.array([[0, 2**64 - 1]], np.uint64), {}, "give ids below 2"),
-        ([], {}, "edges is empty and nodes is None"),
-        (TRIANGLE, {"nodes": 0}, "nodes is 0"),
-        (TRIANGLE, {"nodes": 3.5}, "nodes is 3.5"),
-        (TRIANGLE, {"weights": [1, 2]}, "give a number for each of the 3 edges"),
-        (TRIANGLE, {"weights": [1, 0, 1]}, "weights has 0 in row 1"),
-        (TRIANGLE, {"weights": [1, 1, np.nan]}, "weights has nan in row 2"),
-        (TRIANGLE, {"types": [1, 1, 256]}, "types has 256 in row 2"),
-        (TRIANGLE, {"types": [0.5, 1, 1]}, "give an integer for each of the 3 edges"),
-    ],
-)
+BAD_EDGES = [
+    (np.ones((2, 2)), {}, "edges is float64, but ids of nodes are integers"),
+    (np.array([["a", "b"]]), {}, "ids of nodes are integers"),
+    ([[0, 1], [2, -3]], {}, "edges has the id -3 in row 1"),
+    ([[0, 1], [7, 2]], {"nodes": 7}, "edges has the id 7 in row 1, but nodes is 7.*give nodes=8"),
+    ([0, 1], {}, r"edges has the shape \[2\]"),
+    (np.array([[0, 2**64 - 1]], np.uint64), {}, "give ids below 2"),
+    ([], {}, "edges is empty and nodes is None"),
+    (TRIANGLE, {"nodes": 0}, "nodes is 0"),
+    (TRIANGLE, {"nodes": 3.5}, "nodes is 3.5"),
+    (TRIANGLE, {"weights": [1, 2]}, "give a number for each of the 3 edges"),
+    (TRIANGLE, {"weights": [1, 0, 1]}, "weights has 0 in row 1"),
+    (TRIANGLE, {"weights": [1, 1, np.nan]}, "weights has nan in row 2"),
+    (TRIANGLE, {"types": [1, 1, 256]}, "types has 256 in row 2"),
+    (TRIANGLE, {"types": [0.5, 1, 1]}, "give an integer for each of the 3 edges"),
+]
+
+
+@pytest.mark.parametrize(("edges", "options", "message"), BAD_EDGES)
 def test_bad_edges_are_named(tmp_path: Path, edges: object, options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make(tmp_path, edges, **options)

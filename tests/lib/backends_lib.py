@@ -1,7 +1,5 @@
 """What tests of the layer on every backend of Keras share: on the one that KERAS_BACKEND names."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import pytest

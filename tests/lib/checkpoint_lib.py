@@ -1,7 +1,5 @@
 """Shared by the tests of checkpoints: models that train on small integers, and comparisons of tables."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from typing import Any
@@ -17,15 +15,10 @@ from het_tf.ext.checkpoint.python.model import dense
 keras = tf.keras
 
 
-def optimizer(name: str) -> Any:
-    return getattr(het_tf.optimizers, name)(0.5 if name == "SGD" else 0.1)
-
-
 def layer(name: str = "item", dim: int = 4, of: str = "RowWiseAdagrad", **options: Any) -> Any:
-    options.setdefault("optimizer", optimizer(of))
-    return het_tf.keras.Embedding(
-        dim, table=name, name=name.replace("/", "-"), cache=het_tf.Cache(staleness=0), **options
-    )
+    optimizer = getattr(het_tf.optimizers, of)(0.5 if of == "SGD" else 0.1)
+    options = {"optimizer": optimizer, "cache": het_tf.Cache(staleness=0), **options}
+    return het_tf.keras.Embedding(dim, table=name, name=name.replace("/", "-"), **options)
 
 
 def step(layer: Any, ids: Any, seed: int) -> None:
@@ -38,8 +31,7 @@ def step(layer: Any, ids: Any, seed: int) -> None:
 def train(layer: Any, begin: int = 0, end: int = 10, ids: int = 200, batch: int = 60) -> None:
     """Steps `begin` to `end`; step i is the same in every run."""
     for number in range(begin, end):
-        rng = np.random.default_rng(1000 + number)
-        step(layer, rng.integers(-ids, ids, batch), number)
+        step(layer, np.random.default_rng(1000 + number).integers(-ids, ids, batch), number)
 
 
 def remove_after_first_file(monkeypatch: Any, table: str, ids: Any) -> None:
@@ -71,43 +63,31 @@ def same(found: dict[str, Any], expected: dict[str, Any], columns: tuple[str, ..
             np.testing.assert_array_equal(found[name][column], table[column], err_msg=f"{name}: {column}")
 
 
-def model(of: str = "RowWiseAdagrad", whole: bool = False, rate: Any = None, dense_rate: Any = None) -> Any:
+def model(of: str = "RowWiseAdagrad", whole: bool = False, rate: Any = 0.1) -> Any:
     """A model of rows and dense weights; `whole`: its numbers stay integers for some steps."""
     keras.utils.set_random_seed(7)
     ids, x = keras.Input((2,), dtype="int64"), keras.Input((3,))
+    options = {"name": "item", "cache": het_tf.Cache(staleness=0)}
     if whole:
-        made = het_tf.optimizers.SGD(1.0 if rate is None else rate)
-        options = {"optimizer": made, "initializer": "zeros"}
+        options |= {"optimizer": het_tf.optimizers.SGD(1.0), "initializer": "zeros"}
     else:
-        cls = getattr(het_tf.optimizers, of)
-        options = {"optimizer": cls(0.1 if rate is None else rate)}
-    rows = het_tf.keras.Embedding(4, combiner="sum", name="item", cache=het_tf.Cache(staleness=0), **options)(
-        ids
-    )
-    kind = "zeros" if whole else "glorot_uniform"
+        options |= {"optimizer": getattr(het_tf.optimizers, of)(rate)}
+    rows = het_tf.keras.Embedding(4, combiner="sum", **options)(ids)
     if whole:
-        out = keras.layers.Dense(1, kernel_initializer=kind)(x)
-        out = keras.layers.Add()([out, keras.layers.Lambda(_sum, output_shape=(1,))(rows)])
-    else:
-        out = keras.layers.Dense(5, "tanh")(x)
-        out = keras.layers.Dense(1)(keras.layers.Concatenate()([out, rows]))
-    made = keras.Model([ids, x], out)
-    if whole:
+        out = keras.layers.Dense(1, kernel_initializer="zeros")(x)
+        made = keras.Model([ids, x], out + keras.ops.sum(rows, axis=-1, keepdims=True))
         made.compile(keras.optimizers.SGD(1.0), integers)
     else:
-        made.compile(keras.optimizers.Adam(dense_rate or 0.02), "mse")
+        out = keras.layers.Concatenate()([keras.layers.Dense(5, "tanh")(x), rows])
+        made = keras.Model([ids, x], keras.layers.Dense(1)(out))
+        made.compile(keras.optimizers.Adam(0.02), "mse")
     return made
-
-
-def _sum(rows: Any) -> Any:
-    return tf.reduce_sum(rows, axis=-1, keepdims=True)
 
 
 def integers(y_true: Any, y_pred: Any) -> Any:
     """A loss whose gradients are small integers that depend on the rows: a row of another step shows."""
     del y_true
-    factor = tf.stop_gradient(tf.math.floormod(tf.floor(y_pred), 5.0) - 2.0)
-    return factor * y_pred
+    return tf.stop_gradient(tf.math.floormod(tf.floor(y_pred), 5.0) - 2.0) * y_pred
 
 
 def fit(model: Any, begin: int, end: int) -> None:
@@ -126,11 +106,8 @@ def weights(model: Any) -> list[np.ndarray]:
 
 def files(directory: Path) -> dict[str, bytes]:
     """All files below a directory."""
-    return {
-        str(path.relative_to(directory)): path.read_bytes()
-        for path in sorted(directory.rglob("*"))
-        if path.is_file()
-    }
+    there = [path for path in sorted(directory.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(directory)): path.read_bytes() for path in there}
 
 
 SPEC = {

@@ -1,29 +1,21 @@
 """Runs the command het in this process."""
 
-from __future__ import annotations
-
 import contextlib
 import io
+from types import SimpleNamespace
 
 from het_tf.python import cli
 
 
-class Done:
-    """The result of a command."""
-
-    def __init__(self, status: int, out: str, err: str) -> None:
-        self.status, self.out, self.err = status, out, err
-
-
-def het(*words: object, status: int = 0) -> Done:
-    """Runs `het WORDS` and checks its exit status."""
+def het(*words: object, status: int = 0) -> SimpleNamespace:
+    """Runs `het WORDS` and checks its exit status; what it wrote is in `out` and `err`."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             got = cli.main([str(word) for word in words])
         except SystemExit as end:
             got = end.code
-    done = Done(got, out.getvalue(), err.getvalue())
+    done = SimpleNamespace(out=out.getvalue(), err=err.getvalue())
     assert got == status, f"het {words}: {got}\n{done.out}\n{done.err}"
     assert "Traceback" not in done.err
     return done

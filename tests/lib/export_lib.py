@@ -1,7 +1,5 @@
 """Models, inputs and readers that the tests of exports share."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -48,12 +46,9 @@ def trained(rng: np.random.Generator, name: str = "toy", optimizer: Any = None, 
     deep = het_tf.FeatureConfig(het_tf.TableConfig(f"{name}/deep", 4, optimizer))
     wide = het_tf.FeatureConfig(het_tf.TableConfig(f"{name}/wide", 1, optimizer))
     features = {"deep": deep, "wide": wide, "s": het_tf.FeatureConfig(deep.table, "mean", PADDING)}
-    single, crossed = (
-        keras.ops.stack([inputs[one] for one in names], axis=1) for names in (("a", "h"), ("a", "h", "a_x_h"))
-    )
-    rows = het_tf.keras.EmbeddingCollection(features, cache=cache)(
-        {"deep": single, "wide": crossed, "s": inputs["s"]}
-    )
+    single, crossed = [inputs["a"], inputs["h"]], [inputs["a"], inputs["h"], inputs["a_x_h"]]
+    ids = {"deep": keras.ops.stack(single, 1), "wide": keras.ops.stack(crossed, 1), "s": inputs["s"]}
+    rows = het_tf.keras.EmbeddingCollection(features, cache=cache)(ids)
     x = keras.layers.Concatenate()([keras.layers.Flatten()(rows["deep"]), rows["s"], inputs["numeric"]])
     for width in (8, 3):
         x = keras.layers.Dense(width, "relu")(x)
@@ -70,10 +65,9 @@ def train(model: Any, rng: np.random.Generator) -> None:
     model.fit(batch, toy_label(batch), batch_size=16, verbose=0, shuffle=False)
 
 
-def embedding_model(features: Any, inputs: Any, name: str = "m", **options: Any) -> Any:
+def embedding_model(features: Any, inputs: Any) -> Any:
     """Inputs -> embeddings, as they are: the model's outputs are what the layer gives."""
-    layer = het_tf.keras.EmbeddingCollection(features, name="tables", **options)
-    return keras.Model(inputs, layer(inputs), name=name)
+    return keras.Model(inputs, het_tf.keras.EmbeddingCollection(features, name="tables")(inputs), name="m")
 
 
 def fill(name: str, ids: Any, rng: np.random.Generator) -> np.ndarray:
@@ -91,10 +85,8 @@ def serve(path: Any, signature: str = "serving_default") -> Any:
 
     def call(**inputs: Any) -> dict[str, np.ndarray]:
         assert loaded is not None
-        return {
-            name: output.numpy()
-            for name, output in function(**{k: tf.convert_to_tensor(v) for k, v in inputs.items()}).items()
-        }
+        outputs = function(**{name: tf.convert_to_tensor(one) for name, one in inputs.items()})
+        return {name: output.numpy() for name, output in outputs.items()}
 
     call.function = function
     return call
@@ -114,9 +106,8 @@ def ops_of(path: Any) -> set[str]:
     model = saved_model_pb2.SavedModel()
     model.ParseFromString((Path(path) / "saved_model.pb").read_bytes())
     graph = model.meta_graphs[0].graph_def
-    return {node.op for node in graph.node} | {
-        node.op for function in graph.library.function for node in function.node_def
-    }
+    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+    return {node.op for node in nodes}
 
 
 def run_alone(program: str, *arguments: str) -> str:
@@ -129,9 +120,8 @@ def run_alone(program: str, *arguments: str) -> str:
     return done.stdout
 
 
-def one_table(name: str = "item", dim: int = 4, **options: Any) -> Any:
-    """A model of one input and one table."""
+def one_table(dim: int = 4, **options: Any) -> Any:
+    """A model of the input "ids" and the table "item"."""
     ids = keras.Input((), dtype="int64", name="ids")
-    return embedding_model(
-        {"ids": het_tf.FeatureConfig(het_tf.TableConfig(name, dim, **options))}, {"ids": ids}
-    )
+    feature = het_tf.FeatureConfig(het_tf.TableConfig("item", dim, **options))
+    return embedding_model({"ids": feature}, {"ids": ids})

@@ -1,7 +1,5 @@
 """A follower whose every step a test takes: the writer of live files, by live_c.cc."""
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import json
@@ -19,7 +17,9 @@ class Writer:
 
     def __init__(self, export: Path) -> None:
         self._library = ctypes.CDLL(str(LIBRARY))
-        self._library.live_open.restype = ctypes.c_void_p
+        pointer, size = ctypes.c_void_p, ctypes.c_size_t
+        self._library.live_put.argtypes = [pointer, size, pointer, size, pointer]
+        self._library.live_open.restype = pointer
         self._library.live_error.restype = ctypes.c_char_p
         self.directory = export / "het_live"
         self.document = json.loads((export / "assets" / "follow.json").read_text())
@@ -38,15 +38,8 @@ class Writer:
         keys = np.ascontiguousarray(ids, np.int64)
         values = np.ascontiguousarray(rows, np.float32)
         assert len(values) == len(keys)
-        self._check(
-            self._library.live_put(
-                self._writer,
-                ctypes.c_size_t(number),
-                ctypes.c_void_p(keys.ctypes.data),
-                ctypes.c_size_t(len(keys)),
-                ctypes.c_void_p(values.ctypes.data),
-            )
-        )
+        rows = keys.ctypes.data, len(keys), values.ctypes.data
+        self._check(self._library.live_put(self._writer, number, *rows))
 
     def flip(self, number: int, blob: bytes) -> Path:
         """Puts dense weights in force; returns their file."""

@@ -1,7 +1,5 @@
 """A model that trains at a server, its export, and the processes of het serve that follow it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -26,8 +24,7 @@ def make_model(units: int = 2) -> Any:
     table = het_tf.TableConfig("item", 3, het_tf.optimizers.SGD(1.0), initializer="zeros")
     inputs = {"id": keras.Input((), dtype="int64", name="id")}
     rows = het_tf.keras.EmbeddingCollection({"id": het_tf.FeatureConfig(table)})(inputs)["id"]
-    outputs = {"y": keras.layers.Dense(units, name="top")(rows), "row": rows * 1.0}
-    return keras.Model(inputs, outputs)
+    return keras.Model(inputs, {"y": keras.layers.Dense(units, name="top")(rows), "row": rows * 1.0})
 
 
 class Followed:
@@ -64,12 +61,8 @@ class Followed:
         return row, float(answer["y"][0, 0]) / (3 * row + 1)
 
     def command(self, *words: object, **environment: str) -> subprocess.Popen:
-        log = self.log.open("a")
-        return subprocess.Popen(
-            [sys.executable, "-m", "het_tf", "serve", "follow", str(self.path), *map(str, words)],
-            stderr=log,
-            env={**os.environ, **environment},
-        )
+        command = [sys.executable, "-m", "het_tf", "serve", "follow", str(self.path), *map(str, words)]
+        return subprocess.Popen(command, stderr=self.log.open("a"), env={**os.environ, **environment})
 
     @contextlib.contextmanager
     def follower(self, *words: object, **environment: str) -> Iterator[subprocess.Popen]:
@@ -87,5 +80,4 @@ class Followed:
         until(holds, self.log.read_text)
 
     def status(self, exit_status: int) -> dict[str, Any]:
-        done = het("serve", "status", self.path, "--json", status=exit_status)
-        return json.loads(done.out)
+        return json.loads(het("serve", "status", self.path, "--json", status=exit_status).out)

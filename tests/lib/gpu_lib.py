@@ -1,7 +1,5 @@
 """A GPU for tests: one in poisoned host memory, or with HET_TEST_GPU=real TensorFlow's own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,8 +1,7 @@
 """For the tests of het ps: runs the command in this process, and finds ports for its servers."""
 
-from __future__ import annotations
-
 import contextlib
+import functools
 import io
 import json
 import os
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import redis_lib
-from cli_lib import Done, het
+from cli_lib import het
 from launch_lib import until
 
 import het_tf
@@ -21,10 +20,7 @@ from het_tf.ext.ps.python import address, layout
 from het_tf.ext.ps.python.node import Node
 from het_tf.python import cli
 
-
-def het_ps(*words: object, status: int = 0) -> Done:
-    """Runs `het ps WORDS` and checks its exit status."""
-    return het("ps", *words, status=status)
+het_ps = functools.partial(het, "ps")  # runs `het ps WORDS` and checks its exit status
 
 
 def picture(*words: object, status: int = 0) -> dict[str, Any]:
@@ -44,17 +40,11 @@ def free_ports(count: int) -> int:
     """The first of `count` ports in a row that are free, as are those 10,000 above."""
     for _ in range(200):
         first = 10000 + redis_lib.free_port() % 20000
-        sockets = [socket.socket() for _ in range(2 * count)]
-        try:
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
             for number in range(count):
-                sockets[2 * number].bind(("127.0.0.1", first + number))
-                sockets[2 * number + 1].bind(("127.0.0.1", first + number + 10000))
+                for port in (first + number, first + number + 10000):
+                    stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
             return first
-        except OSError:
-            continue
-        finally:
-            for one in sockets:
-                one.close()
     raise RuntimeError("no free ports")
 
 
@@ -64,11 +54,10 @@ def pids(directory: Path) -> dict[str, int | None]:
 
 def kill(directory: Path, name: str) -> None:
     """kill -9 of one server, and waits until it is gone."""
-    member = next(m for m in layout.need(directory).members if m.name == name)
-    pid = member.pid()
+    pid = pids(directory)[name]
     assert pid
     os.kill(pid, signal.SIGKILL)
-    until(lambda: not member.pid())
+    until(lambda: not pids(directory)[name])
 
 
 @contextlib.contextmanager
@@ -81,6 +70,13 @@ def up(directory: Path, *words: object):
         if layout.load(directory):
             with contextlib.redirect_stderr(io.StringIO()):
                 cli.main(["ps", "down", "--dir", str(directory), "--force", "--no-save", "--timeout", "5"])
+
+
+@contextlib.contextmanager
+def cluster(directory: Path):
+    """The address of two shards, which are gone after the block."""
+    with up(directory, "--shards", 2, "--port", free_ports(2), "--appendfsync", "no"):
+        yield (directory / "address").read_text().strip()
 
 
 def ask(url: str, *words: object) -> Any:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -107,15 +107,9 @@ class Launches:
         self.started.append(Launch(self.folder, process))
         return self.started[-1]
 
-
-@contextlib.contextmanager
-def launches(folder: Path) -> Iterator[Launches]:
-    """`Launches`, ended with the block."""
-    made = Launches(folder)
-    try:
-        yield made
-    finally:
-        for one in made.started:
+    def end(self) -> None:
+        """Ends what is left."""
+        for one in self.started:
             if one.process.poll() is None:
                 one.process.send_signal(signal.SIGCONT)
                 one.process.kill()

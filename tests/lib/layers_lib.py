@@ -1,7 +1,5 @@
 """Layers that keep something beside their variables, or derive it when they load; and models with one."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 from backends_lib import array

@@ -1,7 +1,5 @@
 """Which worker takes a sample: the rule of placed streams, read word by word."""
 
-from __future__ import annotations
-
 import numpy as np
 
 GAMMA, WORDS = 0x9E3779B97F4A7C15, 1 << 64
@@ -20,8 +18,7 @@ def hashed(value: int | bytes) -> int:
 
 def placed(values: list, workers: int, batch: int) -> np.ndarray:
     """Which samples each worker takes of each global batch, by queues: int64 [steps, workers, batch]."""
-    owners = [(hashed(value) >> 1) % workers for value in values]
-    return placed_by(owners, workers, batch)
+    return placed_by([(hashed(value) >> 1) % workers for value in values], workers, batch)
 
 
 def placed_by(owners: list[int], workers: int, batch: int) -> np.ndarray:

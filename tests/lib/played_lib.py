@@ -1,7 +1,5 @@
 """Workers for tests in one process: this process is one rank, the others are played."""
 
-from __future__ import annotations
-
 import numpy as np
 import tensorflow as tf
 

@@ -8,8 +8,6 @@ the argument `name` that it is given. Arguments are for JSON, values for pickle.
 finds no tables, here and at the server. An error ends the job.
 """
 
-from __future__ import annotations
-
 import datetime
 import gc
 import importlib
@@ -75,13 +73,11 @@ def environment(**more: str) -> dict[str, str]:
     return {**outside, **paths, "OMP_NUM_THREADS": "1", "HOROVOD_CYCLE_TIME": "5", **more}
 
 
-def launch(
-    *words: object, ranks: int = 2, launcher: str = "horovod", timeout: float = 600, **variables: str
-) -> subprocess.CompletedProcess[str]:
-    """Runs `python WORDS...` on every rank, and returns what all have printed."""
+def launch(*words: object, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs `python WORDS...` on two ranks of Horovod, and returns what both have printed."""
     return subprocess.run(
-        command(launcher, ranks, *words), env=environment(**variables),
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout, check=False,
+        command("horovod", 2, *words), env=environment(**variables),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600, check=False,
     )  # fmt: skip
 
 

@@ -1,24 +1,24 @@
 """A Redis server with the het module, for tests: on a Unix socket in a directory of its own."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import checkpoint_lib
 import numpy as np
 import pytest
 import tensorflow as tf
+from ranks import SERVER
 from rules_lib import learn
 
 import het_tf
-from het_tf.ext.ps.python.redis_server import free_port
+from het_tf.ext.ps.python.redis_server import free_port as free_port
 
 PROGRAM = os.environ.get("HET_TEST_SERVER") or shutil.which("valkey-server") or "redis-server"
 MODULE = Path(het_tf.__file__).parent / "lib" / "het.so"
@@ -80,103 +80,13 @@ class Server:
             self.kill()
 
 
-class Cluster:
-    """Servers that share the slots evenly."""
-
-    def __init__(self, directory: Path, shards: int) -> None:
-        self.ports = [free_port() for _ in range(shards)]
-        self.buses = [free_port() for _ in range(shards)]
-        self.servers = []
-        for number in range(shards):
-            place = directory / str(number)
-            place.mkdir(parents=True)
-            self.servers.append(Server(
-                place, "--port", str(self.ports[number]), "--bind", "127.0.0.1", "--cluster-enabled", "yes",
-                "--cluster-port", str(self.buses[number]),
-            ))  # fmt: skip
-
-    @property
-    def address(self) -> str:
-        return f"redis://127.0.0.1:{self.ports[0]}"
-
-    def start(self) -> None:
-        shards = len(self.servers)
-        for number, server in enumerate(self.servers):
-            server.start()
-            first, last = number * 16384 // shards, (number + 1) * 16384 // shards - 1
-            assert server.command("CLUSTER", "ADDSLOTSRANGE", str(first), str(last)).startswith(b"+OK")
-            assert server.command("CLUSTER", "SET-CONFIG-EPOCH", str(number + 1)).startswith(b"+OK")
-        for port, bus in zip(self.ports[1:], self.buses[1:], strict=True):
-            self.servers[0].command("CLUSTER", "MEET", "127.0.0.1", str(port), str(bus))
-        for server in self.servers:
-            for _ in range(400):
-                if b"cluster_state:ok" in server.command("CLUSTER", "INFO"):
-                    break
-                time.sleep(0.05)
-            else:
-                raise RuntimeError("the cluster does not come up")
-
-    def move(
-        self,
-        key: str,
-        source: int,
-        target: int,
-        pause: float = 0.02,
-        midway: Callable[[], None] | None = None,
-    ) -> None:
-        """Moves the slot of a key, which is its only one, as `redis-cli --cluster reshard` does.
-
-        `midway` is called when the key has moved and the slot has not.
-        """
-        slot = self.servers[source].command("CLUSTER", "KEYSLOT", key)[1:].split()[0].decode()
-        ids = [server.command("CLUSTER", "MYID").split(b"\r\n")[1].decode() for server in self.servers]
-        steps = [
-            (target, "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[source]),
-            (source, "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[target]),
-            (source, "MIGRATE", "127.0.0.1", str(self.ports[target]), key, "0", "20000"),
-            (target, "CLUSTER", "SETSLOT", slot, "NODE", ids[target]),
-            (source, "CLUSTER", "SETSLOT", slot, "NODE", ids[target]),
-        ]
-        for number, *words in steps:
-            answer = self.servers[number].command(*words)
-            if not answer.startswith(b"+OK"):
-                raise RuntimeError(f"{words}: {answer!r}")
-            time.sleep(pause)
-            if words[0] == "MIGRATE" and midway is not None:
-                midway()
-
-    def stop(self) -> None:
-        for server in self.servers:
-            server.stop()
-
-
-@contextlib.contextmanager
-def cluster(directory: Path, shards: int) -> Iterator[Cluster]:
-    """A cluster that is ready, and ends with the block."""
-    made = Cluster(directory, shards)
-    try:
-        made.start()
-        yield made
-    finally:
-        leave()
-        made.stop()
-
-
-def missing() -> str:
-    """Why there can be no server here; "" if there can."""
-    if shutil.which(PROGRAM) is None:
-        return f"{PROGRAM} is missing: apt-get install redis-server"
-    return "" if MODULE.exists() else f"{MODULE} is not built"
-
-
 def leave() -> None:
     """Tables are in this process again; what is unsent goes to the server, so it comes before its end."""
     het_tf.reset()
     het_tf.init(ps="")
 
 
-SERVER = pytest.mark.skipif(bool(missing()), reason=missing() or "there is a server")
-MARKS = [pytest.mark.slow, SERVER, pytest.mark.usefixtures("fresh")]  # of files that need one
+MARKS = [pytest.mark.slow, SERVER, pytest.mark.usefixtures("fresh")]  # of files that need a server
 
 
 @contextlib.contextmanager
@@ -192,13 +102,9 @@ def running(directory: Path, *arguments: str, module: bool = True) -> Iterator[S
         server.stop()
 
 
-def train(layer: Any, steps: int, seed: int = 0, ids: int = 40, batch: int = 30) -> None:
+def train(layer: Any, steps: int) -> None:
     """Steps whose gradients are small integers: sums of them are exact in any order."""
-    rng = np.random.default_rng(seed)
-    for _ in range(steps):
-        x = rng.integers(-ids, ids, batch)
-        gradient = tf.constant(rng.integers(-2, 3, (batch, layer.tables[0].dim)).astype(np.float32))
-        learn(layer, lambda: tf.reduce_sum(layer(x, training=True) * gradient))  # noqa: B023
+    checkpoint_lib.train(layer, 0, steps, ids=40, batch=30)
 
 
 def rows_of(name: str) -> dict[str, np.ndarray]:
@@ -207,15 +113,10 @@ def rows_of(name: str) -> dict[str, np.ndarray]:
     return het_tf.Table(name).scan()
 
 
-def counter(name: str = "t", dim: int = 2, **cache: Any) -> Any:
+def counter(name: str = "t", **cache: Any) -> Any:
     """A layer whose rows begin at zero and whose gradients are taken as they are, with a het_tf.Cache."""
-    return het_tf.keras.Embedding(
-        dim,
-        name=name,
-        optimizer=het_tf.optimizers.SGD(1.0),
-        initializer="zeros",
-        cache=het_tf.Cache(**{"wire": "float32"} | cache),
-    )
+    options = {"optimizer": het_tf.optimizers.SGD(1.0), "initializer": "zeros"}
+    return het_tf.keras.Embedding(2, name=name, cache=het_tf.Cache(**{"wire": "float32"} | cache), **options)
 
 
 def count(layer: Any, ids: np.ndarray, expected: np.ndarray) -> None:

@@ -1,7 +1,5 @@
 """Shared by the tests of saving: a model with repeatable training, and ways to save and restore it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -60,10 +58,10 @@ def everything(name="t", namespace=None):
     return {**table.scan(), "applies": table.updates}
 
 
-def assert_equal(first, second):
-    assert first.keys() == second.keys()
-    for name in first:
-        np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+def trained(*rule, **options):
+    model = make_model(*rule, **options)
+    train(model)
+    return model
 
 
 def build(shape="shared"):
@@ -74,19 +72,15 @@ def build(shape="shared"):
     ids = keras.Input((3,), dtype="int64")
     table = het_tf.TableConfig("a/b c", 4, het_tf.optimizers.Adam(0.01))
     other = het_tf.TableConfig("..", 4, het_tf.optimizers.SGD(0.1)) if shape == "apart" else table
-    first = het_tf.keras.EmbeddingCollection({"x": het_tf.FeatureConfig(table, combiner="sum")}, name="first")
+    features = [{"x": het_tf.FeatureConfig(one, combiner="sum")} for one in (table, other)]
+    first = het_tf.keras.EmbeddingCollection(features[0], name="first")
     with het_tf.namespace("n" if shape == "namespaces" else ""):
-        second = het_tf.keras.EmbeddingCollection(
-            {"x": het_tf.FeatureConfig(other, combiner="sum")}, name="second"
-        )
+        second = het_tf.keras.EmbeddingCollection(features[1], name="second")
     first.trainable = shape != "frozen"
     x = keras.layers.Concatenate()([first({"x": ids})["x"], second({"x": ids})["x"]])
     model = keras.Model(ids, keras.layers.Dense(1)(x))
     model.compile("sgd", "mse")
     return model
-
-
-# --- ways to save and restore --------------------------------------------------------------------------
 
 
 class Checkpoint:

@@ -1,7 +1,5 @@
 """Versions for tests of their stream."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from het_tf.ext.serving.python.publishing.versions import Version

@@ -4,8 +4,6 @@ What is saved with step n is the number n, in every value of the table and in ev
 that is not of one moment shows.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import re

@@ -1,7 +1,5 @@
 """dense.safetensors: dense weights and the optimizer's state, by name, type and order."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 
@@ -20,9 +18,9 @@ keras = tf.keras
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh", "eagerly")]
 
 
-def make(units=3, optimizer="adam", names=(None, None), table="item"):
+def make(units=3, optimizer="adam", names=(None, None)):
     ids = keras.Input((2,), dtype="int64")
-    x = het_tf.keras.Embedding(4, combiner="sum", name=table)(ids)
+    x = het_tf.keras.Embedding(4, combiner="sum", name="item")(ids)
     x = keras.layers.BatchNormalization()(keras.layers.Dense(units, name=names[0])(x))
     x = keras.layers.Dense(units, name=names[1])(keras.layers.Dropout(0.3)(x))
     model = keras.Model(ids, keras.layers.Dense(1)(x))
@@ -31,18 +29,15 @@ def make(units=3, optimizer="adam", names=(None, None), table="item"):
     return model
 
 
-def train(model, steps=3):
+def train(model):
     rng = np.random.default_rng(0)
-    for _ in range(steps):
+    for _ in range(3):
         model.train_on_batch(rng.integers(0, 30, (8, 2)), rng.random((8, 1), np.float32))
 
 
 def values(model, part=None):
-    return [
-        tf.convert_to_tensor(one.variable).numpy()
-        for one in dense.variables_of(model)
-        if part in (None, one.part)
-    ]
+    variables = [one.variable for one in dense.variables_of(model) if part in (None, one.part)]
+    return [tf.convert_to_tensor(one).numpy() for one in variables]
 
 
 def restore(place, entry, model, strict=True):
@@ -53,10 +48,7 @@ def restore(place, entry, model, strict=True):
     return left_out
 
 
-def same(a, b):
-    assert len(a) == len(b)
-    for one, other in zip(a, b, strict=True):
-        np.testing.assert_array_equal(one, other)
+same = np.testing.assert_equal  # of lists of arrays
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "ftrl"])
@@ -136,8 +128,7 @@ def test_the_signature_is_of_names_shapes_and_types():
     for other in (("v", (2, 3), "float32"), ("w", (3, 2), "float32"), ("w", (2, 3), "float64")):
         assert tensors.signature([other, specs[1]]) != whole
     # An export records it for its followers: the text must not change.
-    expected = hashlib.sha256(b'[["s",[],"bfloat16"],["w",[2,3],"float32"]]').hexdigest()
-    assert whole == expected
+    assert whole == hashlib.sha256(b'[["s",[],"bfloat16"],["w",[2,3],"float32"]]').hexdigest()
 
 
 def test_layers_of_one_name_are_told_apart(tmp_path):
@@ -167,9 +158,7 @@ def test_names_go_before_order(tmp_path):
     keras.backend.clear_session()  # names are counted from the beginning
     turned = make(names=("hidden_8", "hidden_7"), units=4)
     restore(tmp_path, entry, turned)
-    np.testing.assert_array_equal(
-        turned.get_layer("hidden_7").get_weights()[0], model.get_layer("hidden_7").get_weights()[0]
-    )
+    same(turned.get_layer("hidden_7").get_weights(), model.get_layer("hidden_7").get_weights())
 
 
 def test_another_model_is_refused_with_what_differs_and_unchanged(tmp_path):
@@ -214,7 +203,7 @@ def test_a_wider_layer_gets_what_fits_and_the_rest_is_listed(tmp_path):
 
 def test_layers_with_other_numbers_are_not_mistaken(tmp_path):
     """A process that has built a Dense before calls the model's first one "dense_1", as the second was."""
-    model = make(names=(None, None))
+    model = make()
     train(model)
     entry = dense.write(tmp_path, dense.variables_of(model))
     het_tf.reset()
@@ -228,9 +217,8 @@ def test_layers_with_other_numbers_are_not_mistaken(tmp_path):
         x = keras.layers.Dense(units)(x)
     more = keras.Model(ids, x)
     before = values(more)
-    with pytest.raises(
-        ValueError, match=r"layers 'dense'.* numbered from \d+, but those in .*clear_session\(\)"
-    ):
+    numbered = r"layers 'dense'.* numbered from \d+, but those in .*clear_session\(\)"
+    with pytest.raises(ValueError, match=numbered):
         restore(tmp_path, entry, more, strict=False)
     same(values(more), before)
 

@@ -1,7 +1,5 @@
 """The manifest and the directory of checkpoints: all that needs no rows."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -24,9 +22,6 @@ def checkpoint(place: Path, number: int, base: int | None = None, **changes) -> 
     return path
 
 
-# --- manifest ----------------------------------------------------------------------------------------------
-
-
 def test_a_manifest_comes_back_as_it_was_written(tmp_path):
     written = manifest.write(tmp_path, document(namespace='ünï "quoted"'))
     found = manifest.read_manifest(str(tmp_path))
@@ -44,9 +39,6 @@ def test_its_checksum_is_of_the_canonical_json(tmp_path):
     shuffled = dict(reversed(json.loads(file.read_text()).items()))
     file.write_text(json.dumps(shuffled, indent=7))
     assert manifest.read_manifest(tmp_path).step == 7
-
-
-# --- directory ---------------------------------------------------------------------------------------------
 
 
 def test_names_are_in_the_order_of_numbers(tmp_path):
@@ -83,9 +75,8 @@ def test_a_checkpoint_appears_whole_and_numbers_grow(tmp_path):
         manifest.write(pending.path, document())
         pending.publish()
     for number in (6, 2):
-        with pytest.raises(
-            ValueError, match=f"step is {number}, and .* has ckpt-00000006; give a later step"
-        ):
+        later = f"step is {number}, and .* has ckpt-00000006; give a later step"
+        with pytest.raises(ValueError, match=later):
             directory.Pending(place, number)
     assert len(list(place.iterdir())) == 3
 
@@ -188,22 +179,19 @@ def test_a_checkpoint_goes_by_one_rename(tmp_path, monkeypatch):
 def test_a_chain_is_followed_and_must_be_whole(tmp_path):
     for number, base in ((1, None), (2, 1), (5, 2)):
         checkpoint(tmp_path, number, base)
-    found = directory.chain(tmp_path / "ckpt-00000005")
-    assert [one.step for one in found] == [1, 2, 5]
+    assert [one.step for one in directory.chain(tmp_path / "ckpt-00000005")] == [1, 2, 5]
     os.rename(tmp_path / "ckpt-00000001", tmp_path / "away")
     message = "ckpt-00000002 holds the changes since ckpt-00000001, but .*ckpt-00000001 is missing"
     with pytest.raises(FileNotFoundError, match=message):
         directory.chain(tmp_path / "ckpt-00000005")
     checkpoint(tmp_path, 1, namespace="another")
     assert len(directory.chain(tmp_path / "ckpt-00000005")) == 3
-    (tmp_path / "ckpt-00000001" / manifest.FILE).unlink()
-    manifest.write(tmp_path / "ckpt-00000001", document(id="f" * 32))
-    with pytest.raises(ValueError, match=r"ckpt-00000001 is another one \(its id is ffff"):
-        directory.chain(tmp_path / "ckpt-00000005")
-    (tmp_path / "ckpt-00000001" / manifest.FILE).unlink()
-    manifest.write(
-        tmp_path / "ckpt-00000001",
-        document(id=f"{1:032x}", base={"name": "ckpt-00000005", "id": f"{5:032x}"}),
-    )
-    with pytest.raises(ValueError, match="is among its own bases"):
-        directory.chain(tmp_path / "ckpt-00000005")
+    base = {"name": "ckpt-00000005", "id": f"{5:032x}"}
+    for first, words in (
+        (document(id="f" * 32), r"ckpt-00000001 is another one \(its id is ffff"),
+        (document(id=f"{1:032x}", base=base), "is among its own bases"),
+    ):
+        (tmp_path / "ckpt-00000001" / manifest.FILE).unlink()
+        manifest.write(tmp_path / "ckpt-00000001", first)
+        with pytest.raises(ValueError, match=words):
+            directory.chain(tmp_path / "ckpt-00000005")

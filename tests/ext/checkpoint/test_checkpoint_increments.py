@@ -1,7 +1,5 @@
 """Checkpoints with the changes since an earlier one."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np
@@ -11,7 +9,7 @@ from checkpoint_lib import layer, same, step, tables, train
 
 import het_tf
 from het_tf import checkpoint
-from het_tf.ext.checkpoint.python import manifest as manifest_lib
+from het_tf.ext.checkpoint.python import manifest
 
 pytestmark = [pytest.mark.usefixtures("fresh")]
 
@@ -21,19 +19,19 @@ def test_increment_has_updates_and_removals(tmp_path):
     train(layer("still"), end=2)
     train(made)
     first = checkpoint.save(tmp_path, since="latest")  # there is none: all rows
-    assert manifest_lib.read_manifest(first).base is None
+    assert manifest.read_manifest(first).base is None
     ids = het_tf.Table("t").to_numpy()[0]
     het_tf.Table("t").remove(ids[:7])
     step(made, ids[10:15], 77)
     step(made, [10**9, ids[0]], 78)  # a new row, and one that was removed
-    manifest = manifest_lib.read_manifest(checkpoint.save(tmp_path, since=first))
-    assert manifest.base == {"name": first.name, "id": manifest_lib.read_manifest(first).id}
-    entry = manifest.tables["t"]
+    found = manifest.read_manifest(checkpoint.save(tmp_path, since=first))
+    assert found.base == {"name": first.name, "id": manifest.read_manifest(first).id}
+    entry = found.tables["t"]
     assert (entry["rows"], entry["removed"], entry["complete"]) == (7, 6, False)
-    assert manifest.tables["still"]["rows"] == 0
+    assert found.tables["still"]["rows"] == 0
     step(made, ids[12:20], 79)
     het_tf.Table("t").remove([10**9])
-    entry = manifest_lib.read_manifest(checkpoint.save(tmp_path, since=manifest)).tables["t"]
+    entry = manifest.read_manifest(checkpoint.save(tmp_path, since=found)).tables["t"]
     assert (entry["rows"], entry["removed"]) == (8, 1)
 
 
@@ -46,18 +44,14 @@ def test_cleared_or_new_table_is_written_whole(tmp_path):
     step(layer("young"), [5], 3)
     state = tables()
     second = checkpoint.save(tmp_path, since=first)
-    found = manifest_lib.read_manifest(second)
-    assert {name: one["complete"] for name, one in found.tables.items()} == {
-        "t": True,
-        "other": False,
-        "young": True,
-    }
+    whole = {name: one["complete"] for name, one in manifest.read_manifest(second).tables.items()}
+    assert whole == {"t": True, "other": False, "young": True}
     train(made, 50, 52), train(other, 50, 52)
     checkpoint.restore(second)
     same(tables(), state)
     # Values without slots are another table than that of the checkpoint, though its clocks are the same.
     checkpoint.restore(second, slots=False)
-    assert manifest_lib.read_manifest(checkpoint.save(tmp_path, since=second)).base is None
+    assert manifest.read_manifest(checkpoint.save(tmp_path, since=second)).base is None
 
 
 def new_layers():
@@ -90,7 +84,7 @@ def test_any_history_of_saves_and_restores_comes_back(tmp_path, request, where, 
             step(made["a"], [1, 2], number)
             path = checkpoint.save(tmp_path, since=last)
             states[path] = tables()
-            moved = manifest_lib.read_manifest(path).base["name"] == last.name
+            moved = manifest.read_manifest(path).base["name"] == last.name
         there = checkpoint.checkpoints(tmp_path)
         name = str(rng.choice(["a", "b"]))
         action = rng.choice(
@@ -110,7 +104,7 @@ def test_any_history_of_saves_and_restores_comes_back(tmp_path, request, where, 
             since = there[rng.integers(len(there))] if there and action == "increment" else None
             path = checkpoint.save(tmp_path, since=since, keep=int(rng.integers(3, 9)))
             states[path] = tables()
-            increments += manifest_lib.read_manifest(path).base is not None
+            increments += manifest.read_manifest(path).base is not None
     assert increments >= 5
     assert moved == (where == "at a server"), "an increment on a base of other partitions"
     if moved:

@@ -1,7 +1,5 @@
 """What several ranks write: checkpoints, files of Keras, exports, versions; many cases in one launch."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from functools import partial
@@ -12,7 +10,7 @@ import pytest
 import ranks
 import saving_lib
 import tensorflow as tf
-from checkpoint_lib import fit, model, tables, weights
+from checkpoint_lib import fit, keras, model, tables, weights
 from floats_lib import MODEL, assert_close
 from ranks import refused
 from rules_lib import learn
@@ -31,7 +29,6 @@ from het_tf.ext.serving.python.publishing.versions import Versions
 from het_tf.python.session import collective, native, settings
 from het_tf.workers import broadcast, distribute, rank, size
 
-keras = tf.keras
 pytestmark = [pytest.mark.slow, ranks.SERVER]
 
 
@@ -58,10 +55,7 @@ def state(made):
     return found | {"applies": np.int64(het_tf.Table("item").updates)}
 
 
-def equal(found, expected, what):
-    assert sorted(found) == sorted(expected), (sorted(found), sorted(expected))
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=f"{what}: {name}")
+equal = np.testing.assert_equal  # found, expected, what
 
 
 def save():
@@ -115,10 +109,8 @@ def fail():
             checkpoint.save(place, made, step=2)
         collective.barrier()
         assert list(place.iterdir()) == [path], list(place.iterdir())
-    with (
-        broken("HetFlush", TimeoutError("no answer")),
-        refused(TimeoutError, theirs and theirs + "send what"),
-    ):
+    no_answer = broken("HetFlush", TimeoutError("no answer"))
+    with no_answer, refused(TimeoutError, theirs and theirs + "send what"):
         het_tf.flush(all_ranks=True)
     for function, what in (("HetStoreInfo", "read the checkpoint: damaged"), ("HetFlush", "send")):
         with broken(function, ValueError("damaged")), refused(ValueError, theirs and theirs + what):
@@ -262,11 +254,11 @@ class DiskFull(OSError):
     pass
 
 
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [(DiskFull("no space"), OSError), (FileNotFoundError("no file"), FileNotFoundError),
-     (KeyboardInterrupt("key"), RuntimeError)],
-)  # fmt: skip
+ERRORS = [(DiskFull("no space"), OSError), (FileNotFoundError("no file"), FileNotFoundError),
+ (KeyboardInterrupt("key"), RuntimeError)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("error", "expected"), ERRORS)
 def test_an_error_of_another_rank_has_its_type_and_a_key_here_is_told(played, error, expected):
     kinds = [cls.__name__ for cls in type(error).__mro__]
     played.others = lambda value: [([], kinds, str(error))]

@@ -1,7 +1,5 @@
 """Checkpoints of tables at Redis servers: other numbers of shards, resumed training, servers that die."""
 
-from __future__ import annotations
-
 import os
 import time
 
@@ -12,8 +10,7 @@ from checkpoint_lib import layer, remove_after_first_file, same, step, tables, t
 
 import het_tf
 from het_tf import checkpoint
-from het_tf.ext.checkpoint.python import manifest as manifest_lib
-from het_tf.ext.checkpoint.python import reading
+from het_tf.ext.checkpoint.python import manifest, reading
 from het_tf.python.session import native
 
 pytestmark = redis_lib.MARKS
@@ -30,8 +27,8 @@ def test_removals_beyond_max_tombstones_during_an_increment_make_it_whole(tmp_pa
     remove_after_first_file(monkeypatch, "t", np.arange(100, 2000))
     with pytest.warns(het_tf.HetWarning, match="'t' is written whole, .*het.max-tombstones"):
         path = checkpoint.save(tmp_path, since="latest")
-    manifest = manifest_lib.read_manifest(path)
-    assert manifest.base is None and manifest.tables["t"]["complete"]
+    found = manifest.read_manifest(path)
+    assert found.base is None and found.tables["t"]["complete"]
     assert checkpoint.verify(path).path == path
     expected = tables()
     assert len(expected["t"]["ids"]) == 100

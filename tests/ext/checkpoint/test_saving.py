@@ -6,18 +6,7 @@ import redis_lib
 import saving_lib
 import tensorflow as tf
 from floats_lib import MODEL, SUM, TRAINED, assert_close, of_columns
-from saving_lib import (
-    Checkpoint,
-    WeightsH5,
-    assert_equal,
-    build,
-    data,
-    everything,
-    keras,
-    make_model,
-    predictions,
-    train,
-)
+from saving_lib import Checkpoint, WeightsH5, build, data, everything, keras, predictions, train, trained
 
 import het_tf
 from het_tf.ext.checkpoint.python.saving import bundle, moment, pack
@@ -26,23 +15,21 @@ from het_tf.python.table import registry
 pytestmark = saving_lib.MARKS
 
 
-@pytest.mark.parametrize(
-    ("way", "rule", "cache"),
-    [
-        (Checkpoint, "sgd", {"cache": het_tf.Cache(rows=8, staleness=0)}),
-        (WeightsH5, "adam", {}),
-        pytest.param(Checkpoint, "adam", {"cache": het_tf.Cache(staleness=5, wire="float32")},
-                     marks=redis_lib.SERVER),
-    ],
-)  # fmt: skip
+MOMENTS = [
+    (Checkpoint, "sgd", {"cache": het_tf.Cache(rows=8, staleness=0)}),
+    (WeightsH5, "adam", {}),
+    pytest.param(Checkpoint, "adam", {"cache": het_tf.Cache(staleness=5, wire="float32")},
+                 marks=redis_lib.SERVER),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("way", "rule", "cache"), MOMENTS)
 def test_dense_weights_and_tables_come_back_of_one_moment(way, rule, cache, tmp_path, request):
     # The rows of a cache that may be stale and the server's were summed in another order.
     remote = "cache" in cache and cache["cache"].staleness == 5
     if remote:
         het_tf.init(ps=request.getfixturevalue("server").address)
-    model = make_model(rule, **cache)
-    train(model)
-    way = way()
+    model, way = trained(rule, **cache), way()
     way.save(model, tmp_path)
     saved, at_save = everything(), predictions(model)
     train(model, 2)
@@ -52,30 +39,24 @@ def test_dense_weights_and_tables_come_back_of_one_moment(way, rule, cache, tmp_
     table.assign([999], np.ones((1, 4), np.float32))  # a row that the saved table did not have
     way.restore(model)
     assert_close(predictions(model), at_save, MODEL if remote else 0)
-    assert_equal(everything(), saved)
+    np.testing.assert_equal(everything(), saved)
     train(model, 2)
     assert_close(predictions(model), uninterrupted, TRAINED if remote else SUM)
     again = everything()
     np.testing.assert_array_equal(again["clocks"], rows["clocks"])
-    assert_close(
-        again["rows"], rows["rows"], TRAINED if remote else MODEL, magnitude=of_columns(rows["rows"])
-    )
+    ulps = TRAINED if remote else MODEL
+    assert_close(again["rows"], rows["rows"], ulps, magnitude=of_columns(rows["rows"]))
     way.restore(model)
-    assert_equal(everything(), saved)
-
-
-# --- tf.train.Checkpoint ----------------------------------------------------------------------------
+    np.testing.assert_equal(everything(), saved)
 
 
 def test_tf_checkpoint_carries_readable_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(pack, "_SLICE_BYTES", 64)
     monkeypatch.setattr(bundle, "_SHARD_BYTES", 256)
-    model = make_model()
+    model = trained()
     manager = tf.train.CheckpointManager(tf.train.Checkpoint(model=model), str(tmp_path), max_to_keep=2)
-    train(model)
     path = manager.save()
-    shards = list(tmp_path.glob("ckpt-1.data-*"))
-    assert len(shards) > 5, "slices of a table, each in a shard"
+    assert len(list(tmp_path.glob("ckpt-1.data-*"))) > 5, "slices of a table, each in a shard"
     reader = tf.train.load_checkpoint(path)
     keys = [key for key in reader.get_variable_to_shape_map() if ".keys/" in key]
     ids = np.sort(np.concatenate([reader.get_tensor(key) for key in keys]))
@@ -115,27 +96,24 @@ def test_restoring_may_come_before_the_layer(tmp_path):
         status.assert_consumed()
     np.testing.assert_array_equal(model(ids), want)
     status.assert_consumed().assert_existing_objects_matched()
-    assert_equal(everything(), saved)
+    np.testing.assert_equal(everything(), saved)
 
 
 def test_a_checkpoint_whose_table_is_not_wanted(tmp_path):
-    model = make_model()
-    train(model)
+    model = trained()
     path = tf.train.Checkpoint(model=model, extra=tf.Variable(1.0)).write(str(tmp_path / "x"))
     train(model)
     before = everything()
     dense = tf.train.Checkpoint(extra=tf.Variable(0.0))
-    status = dense.read(path)
-    status.expect_partial()
+    dense.read(path).expect_partial()
     with pytest.raises(AssertionError):
         dense.read(path).assert_consumed()
     assert float(dense.extra) == 1.0
-    assert_equal(everything(), before)
+    np.testing.assert_equal(everything(), before)
 
 
 def test_a_save_that_fails_leaves_the_checkpoint_before(tmp_path, monkeypatch):
-    model = make_model()
-    train(model)
+    model = trained()
     checkpoint = tf.train.Checkpoint(model=model)
     manager = tf.train.CheckpointManager(checkpoint, str(tmp_path), max_to_keep=1)
     manager.save()
@@ -158,20 +136,15 @@ def test_a_save_that_fails_leaves_the_checkpoint_before(tmp_path, monkeypatch):
     assert not list(tmp_path.glob(".het_tf-*")), "row files are removed"
     checkpoint.restore(tf.train.latest_checkpoint(str(tmp_path))).assert_consumed()
     np.testing.assert_array_equal(predictions(model), want)
-    assert_equal(everything(), saved)
+    np.testing.assert_equal(everything(), saved)
     manager.save()
     checkpoint.restore(manager.latest_checkpoint).assert_consumed()
 
 
 def test_saving_asynchronously_is_refused(tmp_path):
-    model = make_model()
-    train(model)
     options = tf.train.CheckpointOptions(enable_async=True)
     with pytest.raises(ValueError, match="cannot be saved asynchronously"):
-        tf.train.Checkpoint(model=model).save(str(tmp_path / "x"), options=options)
-
-
-# --- models of other shapes ---------------------------------------------------------------------------
+        tf.train.Checkpoint(model=trained()).save(str(tmp_path / "x"), options=options)
 
 
 LOST = pytest.mark.skipif(keras.__version__ < "3.15", reason="Keras loses rows")
@@ -201,6 +174,6 @@ def test_models_of_several_tables(way, shape, tmp_path, monkeypatch):
     way.restore(model)
     np.testing.assert_array_equal(predictions(model), want)
     for (namespace, name), of_table in zip(keys, saved, strict=True):
-        assert_equal(everything(name, namespace), of_table)
+        np.testing.assert_equal(everything(name, namespace), of_table)
     once = set(restored) if type(way) is saving_lib.SeveralFiles else restored
     assert sorted(once) == sorted(name for _, name in keys), "each table once"

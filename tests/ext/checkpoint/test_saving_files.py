@@ -11,15 +11,7 @@ import saving_lib
 import tensorflow as tf
 from floats_lib import assert_close
 from played_lib import Played
-from saving_lib import (
-    assert_equal,
-    build,
-    everything,
-    keras,
-    make_model,
-    predictions,
-    train,
-)
+from saving_lib import build, everything, keras, make_model, predictions, train, trained
 
 import het_tf
 from het_tf.ext.checkpoint.python.ranks import Ranks
@@ -31,9 +23,7 @@ pytestmark = saving_lib.MARKS
 
 
 def test_load_model_when_the_original_is_gone_goes_on(tmp_path):
-    model = make_model()
-    train(model)
-    path = str(tmp_path / "x.keras")
+    model, path = trained(), str(tmp_path / "x.keras")
     model.save(path)
     train(model)
     want = predictions(model)
@@ -46,9 +36,7 @@ def test_load_model_when_the_original_is_gone_goes_on(tmp_path):
 
 
 def test_a_copy_restores_into_a_table_of_its_own(tmp_path):
-    model = make_model()
-    train(model)
-    path = str(tmp_path / "x.weights.h5")
+    model, path = trained(), str(tmp_path / "x.weights.h5")
     model.save_weights(path)
     prefix = tf.train.Checkpoint(model=model).write(str(tmp_path / "x"))
     checkpoint = het_tf.checkpoint.save(tmp_path / "c", model)
@@ -64,7 +52,7 @@ def test_a_copy_restores_into_a_table_of_its_own(tmp_path):
         het_tf.Table("t@2").clear()
         restore()
         np.testing.assert_array_equal(predictions(clone), saved)
-    assert_equal(everything(), before)
+    np.testing.assert_equal(everything(), before)
 
 
 def test_file_open_elsewhere_loads_every_time(tmp_path):
@@ -78,7 +66,7 @@ def test_file_open_elsewhere_loads_every_time(tmp_path):
         for _ in range(2):
             train(model)
             model.load_weights(path)
-            assert_equal(everything("a/b c"), saved)
+            np.testing.assert_equal(everything("a/b c"), saved)
             np.testing.assert_array_equal(predictions(model), want)
 
 
@@ -105,12 +93,6 @@ def harmed(slices):
     return save
 
 
-def trained(**options):
-    model = make_model(**options)
-    train(model)
-    return model
-
-
 def without_rows(directory):
     ids = keras.Input((3,), dtype="int64")
     rows = keras.layers.Embedding(4, 4, name="embed")(ids)
@@ -127,15 +109,15 @@ def of_another_table(directory):
 UNCHANGED = "table 't' is unchanged: "
 
 
-@pytest.mark.parametrize(
-    ("save", "words"),
-    [
-        (harmed(slice(None)), UNCHANGED + r"(.|\n)*t/values"),
-        (harmed(slice(-1)), UNCHANGED + r"(.|\n)*t/values"),
-        (without_rows, "no rows of table 't'"),
-        (of_another_table, UNCHANGED + r"what was saved does not fit(.|\n)*optimizer"),
-    ],
-)
+REFUSED = [
+    (harmed(slice(None)), UNCHANGED + r"(.|\n)*t/values"),
+    (harmed(slice(-1)), UNCHANGED + r"(.|\n)*t/values"),
+    (without_rows, "no rows of table 't'"),
+    (of_another_table, UNCHANGED + r"what was saved does not fit(.|\n)*optimizer"),
+]
+
+
+@pytest.mark.parametrize(("save", "words"), REFUSED)
 def test_what_does_not_fit_is_refused(tmp_path, save, words):
     load = save(tmp_path)
     het_tf.reset()
@@ -144,7 +126,7 @@ def test_what_does_not_fit_is_refused(tmp_path, save, words):
     with pytest.raises(ValueError, match=words) as refused:
         load(model)
     assert ".het_tf-" not in str(refused.value) and "slots=False" not in str(refused.value)
-    assert_equal(everything(), before)
+    np.testing.assert_equal(everything(), before)
 
 
 def test_weights_in_several_files_that_keras_would_lose(tmp_path, monkeypatch):
@@ -158,9 +140,7 @@ def test_weights_in_several_files_that_keras_would_lose(tmp_path, monkeypatch):
 
 
 def test_arrays_hold_no_rows(tmp_path):
-    model = make_model()
-    train(model)
-    before = everything()
+    model, before = trained(), everything()
     for take in (
         model.get_weights,
         lambda: model.layers[1].set_weights([np.zeros((), np.float32)]),
@@ -172,15 +152,12 @@ def test_arrays_hold_no_rows(tmp_path):
         tf.saved_model.save(model, str(tmp_path / "saved"))
     dense = model.layers[-1]
     dense.set_weights([one + 1 for one in dense.get_weights()])
-    assert_equal(everything(), before)
+    np.testing.assert_equal(everything(), before)
 
 
 def test_of_several_workers_rank_0_restores(monkeypatch, tmp_path):
-    two = Played()
-    model = make_model()
-    train(model)
-    path = str(tmp_path / "x.weights.h5")
-    saved = everything()
+    two, path = Played(), str(tmp_path / "x.weights.h5")
+    model, saved = trained(), everything()
     monkeypatch.setattr(settings.current, "workers", two)
     with pytest.warns(notes.TablesNotSavedWarning, match="lacks the pending updates of other workers"):
         model.save_weights(path)
@@ -192,10 +169,7 @@ def test_of_several_workers_rank_0_restores(monkeypatch, tmp_path):
     assert het_tf.Table("t").size == 0
     two.me = 0
     model.load_weights(path)
-    assert_equal(everything(), saved)
-
-
-# --- callbacks ------------------------------------------------------------------------------------------
+    np.testing.assert_equal(everything(), saved)
 
 
 class Seen(keras.callbacks.Callback):
@@ -255,7 +229,7 @@ def test_restore_best_leaves_the_best_epoch(tmp_path, given, monkeypatch):
         train(model, len(losses), callbacks=[seen, note, stop, best])
         place = losses.index(min(losses[1:]))
         np.testing.assert_array_equal(predictions(model), seen.predictions[place])
-        assert_equal(everything(), rows[place])
+        np.testing.assert_equal(everything(), rows[place])
         if given:  # its checkpoint is of a later step than the optimizer's now
             break
     assert [path.name for path in tmp_path.iterdir()] == (["best"] if given else [])
@@ -288,12 +262,9 @@ def test_backup_and_restore_goes_on_after_a_crash(tmp_path):
     with pytest.raises(InterruptedError):
         run(crash_in=2)
     het_tf.reset()  # the process has died
-    resumed = predictions(run())
-    assert_close(resumed, seen.predictions[-1])
+    assert_close(predictions(run()), seen.predictions[-1])
     np.testing.assert_array_equal(everything()["clocks"], want["clocks"])
 
-
-# --- another process ---------------------------------------------------------------------------------------
 
 _LOAD = """
 import os, sys, numpy as np, tensorflow as tf
@@ -324,9 +295,7 @@ np.save(sys.argv[2], answers)
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     place = tmp_path_factory.mktemp("saved")
-    model = make_model(reuse=True)
-    model.compile("adam", "mse")
-    train(model)
+    model = trained(reuse=True)
     model.save(place / "m.keras")
     model.save_weights(place / "m.weights.h5")
     tf.train.Checkpoint(model=model).write(str(place / "point"))

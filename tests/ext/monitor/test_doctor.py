@@ -9,17 +9,16 @@ from pathlib import Path
 
 import gpu_lib
 import pytest
+from tools_lib import ROOT, python
 
 from het_tf import doctor
 from het_tf.python import versions
 
-ROOT = Path(__file__).resolve().parents[3]
 
-
-def run_doctor(python=sys.executable, tree=ROOT, cwd="/", **environment):
-    environment = {**os.environ, "PYTHONPATH": f"{tree}:{ROOT}/tests/lib", **environment}
-    command = [python, "-m", "het_tf", "doctor"]
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=600)
+def run_doctor(program=sys.executable, tree=ROOT):
+    environment = {**os.environ, "PYTHONPATH": f"{tree}:{ROOT}/tests/lib"}
+    command = [program, "-m", "het_tf", "doctor"]
+    done = subprocess.run(command, cwd="/", env=environment, capture_output=True, text=True, timeout=600)
     assert "Traceback" not in done.stdout + done.stderr
     return done.returncode, done.stdout
 
@@ -77,7 +76,7 @@ def test_broken_plugin_is_no_crash(tmp_path):
 
 def test_missing_tensorflow_is_named_with_its_remedy(tmp_path):
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
-    status, output = run_doctor(python=tmp_path / "bare" / "bin" / "python")
+    status, output = run_doctor(program=tmp_path / "bare" / "bin" / "python")
     assert status == 1
     assert line_of("plugin", output).endswith(" TensorFlow is not installed")
     assert "-m pip install tensorflow-cpu==2.21.0" in output
@@ -104,8 +103,7 @@ from het_tf.ext.gpu.python import device
 device._gpu, device._load_gpu_ops = lambda: 0, lambda path: None
 doctor.tell("GPU")
 """
-    environment = {**os.environ, "HET_DEVICE_LIBRARY": str(gpu_lib.DEVICE_LIBRARY)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    done = python("-c", code, status=None, HET_DEVICE_LIBRARY=str(gpu_lib.DEVICE_LIBRARY))
     said = json.loads(done.stdout.splitlines()[-1])
     assert said["works"] and said["text"].endswith(f" GB free; {gpu_lib.DEVICE_LIBRARY}"), said
 

@@ -1,7 +1,5 @@
 """`het ps exporter` of a job that trains and is served: metrics, the page, its token, refusals."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json
@@ -78,8 +76,7 @@ def test_a_live_job_has_every_metric(server, tmp_path):
     """A declared metric whose field nobody counts, or a counted one that nobody declares."""
     job = Followed(server, tmp_path / "served")
     limited = het_tf.TableConfig("limited", 2, max_rows=1000)
-    keras_layer = het_tf.keras.EmbeddingCollection({"id": het_tf.FeatureConfig(limited)})
-    keras_layer({"id": np.arange(3)})
+    het_tf.keras.EmbeddingCollection({"id": het_tf.FeatureConfig(limited)})({"id": np.arange(3)})
     train()
     with job.follower(), exporting(server, tmp_path / "log") as url:
         text = until(lambda: _with_follower(url))
@@ -104,7 +101,7 @@ def test_a_live_job_has_every_metric(server, tmp_path):
         assert value(samples, "het_step_seconds_count", rank="0", part="lookup") >= 5
         assert value(samples, "het_step_seconds_sum", rank="0", part="wait") > 0
         # The page and `het ps status` have the same.
-        state = json.loads(until(lambda: _sampled(url)))
+        state = until(lambda: state_with(url, '"followers": [{'))
         assert {table["name"]: table["rows"] for table in state["tables"]}["t"] == 64
         of_status = picture("--ps", server.address)["jobs"][""]
         assert of_status["tables"]["t"]["rows"] == 64
@@ -131,9 +128,10 @@ def _with_follower(url: str) -> str:
     return text if ready and "het_served_skew_seconds{" in text else ""
 
 
-def _sampled(url: str) -> str:
+def state_with(url: str, words: str) -> dict:
+    """What the page shows, once these words are in it."""
     text = get(url + "api/state")[1]
-    return text if '"followers": [{' in text else ""
+    return json.loads(text) if words in text else {}
 
 
 def test_reports_begin_and_end_with_the_job(server):
@@ -205,30 +203,29 @@ def test_the_rights_of_the_monitor_are_enough(server, tmp_path):
             ask(login, *words)
 
 
-@pytest.mark.parametrize(
-    ("words", "said", "status"),
-    [
-        ("--ps unix://{tmp}/none --listen 127.0.0.1:0", "no server answers", 1),
-        ("--ps unix://blind:secret@{server} --listen 127.0.0.1:0", "NOPERM", 1),
-        ("--ps unix://blind:secret@{server} --listen 127.0.0.1:0", "users.conf has the rights", 1),
-        *[(f"--listen {place}:0", "is reachable from other machine", 1) for place in ("0.0.0.0", "", "[::]")],
-        ("--listen 0.0.0.0:0", "--token-file FILE", 1),
-        *[(f"--listen {wrong}", f"'{wrong}' is not HOST:PORT", 2)
-          for wrong in ("9400", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:65536")],
-        ("--listen 0.0.0.0:0 --token-file {tmp}/short", "token of 6 characters", 1),
-        ("--listen 0.0.0.0:0 --token-file {tmp}/short", "openssl rand", 1),
-        ("--token-file {tmp}/none", "none cannot be read: no such file", 1),
-        ("--listen host.invalid:9400", "--listen host.invalid:9400 is not possible", 1),
-    ],
-)  # fmt: skip
+REFUSED = [
+    ("--ps unix://{tmp}/none --listen 127.0.0.1:0", "no server answers", 1),
+    ("--ps unix://blind:secret@{server} --listen 127.0.0.1:0", "NOPERM", 1),
+    ("--ps unix://blind:secret@{server} --listen 127.0.0.1:0", "users.conf has the rights", 1),
+    *[(f"--listen {place}:0", "is reachable from other machine", 1) for place in ("0.0.0.0", "", "[::]")],
+    ("--listen 0.0.0.0:0", "--token-file FILE", 1),
+    *[(f"--listen {wrong}", f"'{wrong}' is not HOST:PORT", 2)
+      for wrong in ("9400", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:65536")],
+    ("--listen 0.0.0.0:0 --token-file {tmp}/short", "token of 6 characters", 1),
+    ("--listen 0.0.0.0:0 --token-file {tmp}/short", "openssl rand", 1),
+    ("--token-file {tmp}/none", "none cannot be read: no such file", 1),
+    ("--listen host.invalid:9400", "--listen host.invalid:9400 is not possible", 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "said", "status"), REFUSED)
 def test_refusals(server, tmp_path, words, said, status):
     """No server, no rights, a page that every machine reads without a token: each with what to do."""
     ask(server.address, "ACL", "SETUSER", "blind", "on", ">secret", "~het:*", "-@all", "+info", "+ping")
     (tmp_path / "short").write_text("secret\n")
     given = words.format(tmp=tmp_path, server=server.socket).split()
-    err = het_ps(
-        "exporter", *(() if "--ps" in given else ("--ps", server.address)), *given, status=status
-    ).err
+    given += [] if "--ps" in given else ["--ps", server.address]
+    err = het_ps("exporter", *given, status=status).err
     assert said in err and "secret" not in err
 
 
@@ -241,12 +238,7 @@ def test_an_exporter_is_for_one_namespace(server, tmp_path):
     two = het_ps("exporter", "--ps", server.address, "--listen", "127.0.0.1:0", status=1).err
     assert "has the namespaces 'a', 'b'; an exporter is for one: give --namespace" in two
     with exporting(server, tmp_path / "log", "--namespace", "b") as url:
-        assert json.loads(until(lambda: _rows(url)))["namespace"] == "b"
-
-
-def _rows(url: str) -> str:
-    text = get(url + "api/state")[1]
-    return text if '"points": [{' in text else ""
+        assert until(lambda: state_with(url, '"points": [{'))["namespace"] == "b"
 
 
 def test_without_its_token_it_tells_nothing(server, tmp_path):
@@ -292,7 +284,7 @@ def test_chromium_shows_the_job(server, tmp_path):
     train()
     redis_lib.counter(name="<b>bold")(np.arange(3))
     with exporting(server, tmp_path / "log") as url:
-        until(lambda: _rows(url))
+        until(lambda: state_with(url, '"points": [{'))
         command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000",
                    f"--user-data-dir={tmp_path}/chromium", "--dump-dom", url]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)

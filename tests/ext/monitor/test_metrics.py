@@ -1,13 +1,11 @@
 """The declared metrics: their names, and who uses them."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy
-from pathlib import Path
 
 import pytest
+from tools_lib import ROOT
 
 pytest.importorskip("prometheus_client", reason="pip install -r requirements/dev.txt")
 
@@ -17,7 +15,6 @@ from het_tf.ext.monitor.python.web.collector import Figures, Histogram, text
 from het_tf.ext.monitor.python.web.history import History
 from het_tf.ext.monitor.python.web.metrics import LABELS, METRICS
 
-ROOT = Path(__file__).resolve().parents[3]
 DEPLOY = ROOT / "examples/deploy"
 UNITS = ("rows", "bytes", "seconds", "ticks", "partitions", "frames", "info", "total", "workers", "faults",
          "version", "up")  # fmt: skip
@@ -70,9 +67,8 @@ def cache(rank: str, hits: int, reads: int, lags: list[int]) -> Figures:
     counted = dict.fromkeys(("row_bytes_in", "row_bytes_out", "metadata_bytes_in", "metadata_bytes_out"), 0)
     lag = Histogram((0.0, 1.0, 3.0, float("inf")), lags, 0.0)
     steps = {"updates": reads // 10, "bound": 2, "lag": lag}
-    return Figures(
-        ("t", rank), {"hits": hits, "reads": reads, **counted, **steps, "row_bytes_in": 10 * reads}
-    )
+    counted |= {"hits": hits, "reads": reads, "row_bytes_in": 10 * reads}
+    return Figures(("t", rank), counted | steps)
 
 
 def sample(seen: float, *caches: Figures, pid: int = 1) -> dict[str, list[Figures]]:

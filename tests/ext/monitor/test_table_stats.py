@@ -1,7 +1,5 @@
 """TableStats: what TensorBoard reads is what tables say."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import rules_lib
@@ -29,8 +27,7 @@ def scalars(run):
 def model(cache=None):
     ids = keras.Input((3,), dtype="int64")
     x = rules_lib.embedding(cache=cache)(ids)
-    plain = rules_lib.embedding(name="plain", dim=2)(ids)
-    x = keras.layers.Concatenate()([x, plain])
+    x = keras.layers.Concatenate()([x, rules_lib.embedding(name="plain", dim=2)(ids)])
     made = keras.Model(ids, keras.layers.Dense(1)(keras.layers.Flatten()(x)))
     made.compile("sgd", "mse")
     return made
@@ -62,11 +59,8 @@ def test_points_are_what_the_tables_say(fresh, tmp_path):
         total = sum(value * steps[step] for step, value in found[f"t/{tag}"].items())
         assert total == pytest.approx(sum(cache[name] for name in names), rel=1e-6), tag
     assert all(0 < value < 1 for value in found["t/cache/hit_rate"].values())
-    assert {tag for tag in found if tag.startswith("plain/")} == {
-        "plain/rows",
-        "plain/bytes",
-        "plain/updates",
-    }
+    of_plain = {tag for tag in found if tag.startswith("plain/")}
+    assert of_plain == {"plain/rows", "plain/bytes", "plain/updates"}
 
     fit(made, callback)  # a second fit goes on
     assert list(scalars(tmp_path / "new" / "logs" / "tables")["t/rows"]) == [3, 6, 8, 11, 14, 16]
@@ -125,13 +119,8 @@ def test_lags_and_rates_are_those_since_the_last_point():
         lag = dict(observed=observed, mean_at_most=mean, p99_at_most=p99, max_at_most=9.0)
         names = {name for names in table_stats._PER_STEP.values() for name in names}
         counters = dict.fromkeys(names, 0) | dict(reads=reads, hits=hits)
-        return table_stats._flat(
-            {
-                "updates": 0,
-                "unapplied_gradients": 0,
-                "cache": {**counters, "staleness": lag, "pull_bound": {"most": 30, "of_age": 0.1}},
-            }
-        )
+        cache = {**counters, "staleness": lag, "pull_bound": {"most": 30, "of_age": 0.1}}
+        return table_stats._flat({"updates": 0, "unapplied_gradients": 0, "cache": cache})
 
     found = table_stats._of_cache(stats(300, 200, 30, 4.0, 8.0), stats(100, 100, 10, 2.0, 7.0), 10)
     assert found["cache/hit_rate"] == 0.5 and found["reads"] == 20
@@ -152,18 +141,18 @@ def test_ranks_write_runs_and_rank_0_the_store(played, tmp_path):
 EVERY = "give a number of steps, an integer of 1 or more, or 'epoch'"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        *[({"every": every}, EVERY) for every in (0, True, 2.5, "batch")],
-        ({"log": "rows"}, "log is 'rows'; give a list"),
-        ({"log_dir": None, "norms": {"t": 5}}, "log_dir is None; give a directory"),
-        ({"log_dir": "file"}, r"file.* of .* cannot be written: .*; give a directory"),
-        ({"norms": {"t": [0.5]}}, r"norms\['t'\] is .*give a number of rows, .*ids of some rows"),
-        *[({"norms": {"t": rows}}, r"norms\['t'\] is .*give a number of rows") for rows in (0, True, 1.5)],
-        ({"norms": {"u": [1]}}, r"norms names \['u'\], but the tables of the model are 't', 'plain'"),
-    ],
-)
+REFUSED = [
+    *[({"every": every}, EVERY) for every in (0, True, 2.5, "batch")],
+    ({"log": "rows"}, "log is 'rows'; give a list"),
+    ({"log_dir": None, "norms": {"t": 5}}, "log_dir is None; give a directory"),
+    ({"log_dir": "file"}, r"file.* of .* cannot be written: .*; give a directory"),
+    ({"norms": {"t": [0.5]}}, r"norms\['t'\] is .*give a number of rows, .*ids of some rows"),
+    *[({"norms": {"t": rows}}, r"norms\['t'\] is .*give a number of rows") for rows in (0, True, 1.5)],
+    ({"norms": {"u": [1]}}, r"norms names \['u'\], but the tables of the model are 't', 'plain'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED)
 def test_what_is_refused(fresh, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")

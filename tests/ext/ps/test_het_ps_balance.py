@@ -1,7 +1,5 @@
 """Which slots het ps reshard moves; without servers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

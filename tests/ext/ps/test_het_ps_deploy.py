@@ -1,14 +1,11 @@
 """The examples of examples/deploy fit each other; the manual's lines are real ones."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 
 import pytest
+from tools_lib import ROOT
 
 pytestmark = pytest.mark.long
-ROOT = Path(__file__).resolve().parents[3]
 DEPLOY = ROOT / "examples/deploy"
 
 
@@ -22,9 +19,8 @@ def test_compose():
         place = service["networks"]["servers"]["ipv4_address"]
         assert service["command"].endswith(f"--cluster-announce-ip {place}")
         assert service["volumes"] == ["./redis.conf:/het/redis.conf:ro", f"{name}:/data"]
-        assert service["image"] == "het-ps" and service["command"].startswith(
-            "valkey-server /het/redis.conf "
-        )
+        assert service["image"] == "het-ps"
+        assert service["command"].startswith("valkey-server /het/redis.conf ")
         places.add(place)
     make = compose["services"]["form"]["command"][-1]
     assert set(re.findall(r"(\d+(?:\.\d+){3}):6379", make)) == places

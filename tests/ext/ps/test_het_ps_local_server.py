@@ -1,7 +1,5 @@
 """The private server of a job: ready when `start` returns, and gone with the job however that ends."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -92,16 +90,16 @@ def told(process: subprocess.Popen) -> tuple[int, Path, str]:
     return int(pid), Path(directory), url
 
 
-@pytest.mark.parametrize(
-    ("how", "more"),
-    [
-        (signal.SIGKILL, ""),
-        *(pytest.param(*one, marks=pytest.mark.long) for one in (
-            (signal.SIGTERM, ""), (signal.SIGINT, ""), (signal.SIGKILL, STOPPING),
-            (signal.SIGKILL, OF_THREAD),
-        )),
-    ],
-)  # fmt: skip
+ENDS = [
+    (signal.SIGKILL, ""),
+    *(pytest.param(*one, marks=pytest.mark.long) for one in (
+        (signal.SIGTERM, ""), (signal.SIGINT, ""), (signal.SIGKILL, STOPPING),
+        (signal.SIGKILL, OF_THREAD),
+    )),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("how", "more"), ENDS)
 def test_it_ends_with_its_job_and_leaves_nothing(how, more):
     """Also if the job dies in the middle of `stop`; and a thread that ends is not the job."""
     with job(more) as process:

@@ -1,7 +1,5 @@
 """het ps without servers: addresses, plans of moves, what CLUSTER NODES says, the command line."""
 
-from __future__ import annotations
-
 import io
 import os
 from pathlib import Path
@@ -18,20 +16,20 @@ from het_tf.ext.ps.python.errors import ServerError
 SECRETS = "cert=/c@1/c.pem&key=/c@1/key"
 
 
-@pytest.mark.parametrize(
-    ("text", "shown", "login", "tls"),
-    [
-        ("redis://h", "h:6379", ":", None),
-        ("redis://h:7000,i,[::1]:5/", "h:7000,i:6379,[::1]:5", ":", None),
-        ("redis://:p@h", "h:6379", ":p", None),
-        ("redis://%75:a%40b%2Fc%25:@h", "h:6379", "u:a@b/c%:", None),
-        ("unix://u:p@/a@/b", "/a@/b", "u:p", None),
-        ("rediss://h/", "h:6379", ":", Tls()),
-        (f"rediss://u:a?b@h:1,i?{SECRETS}&ca=/ca&server_name=n", "h:1,i:6379", "u:a?b",
-         Tls("/ca", "/c@1/c.pem", "/c@1/key", "n")),
-        ("rediss+sentinel://:p@a,b:7/models?ca=/ca", "a:26379,b:7/models", ":p", Tls("/ca")),
-    ],
-)  # fmt: skip
+ADDRESSES = [
+    ("redis://h", "h:6379", ":", None),
+    ("redis://h:7000,i,[::1]:5/", "h:7000,i:6379,[::1]:5", ":", None),
+    ("redis://:p@h", "h:6379", ":p", None),
+    ("redis://%75:a%40b%2Fc%25:@h", "h:6379", "u:a@b/c%:", None),
+    ("unix://u:p@/a@/b", "/a@/b", "u:p", None),
+    ("rediss://h/", "h:6379", ":", Tls()),
+    (f"rediss://u:a?b@h:1,i?{SECRETS}&ca=/ca&server_name=n", "h:1,i:6379", "u:a?b",
+     Tls("/ca", "/c@1/c.pem", "/c@1/key", "n")),
+    ("rediss+sentinel://:p@a,b:7/models?ca=/ca", "a:26379,b:7/models", ":p", Tls("/ca")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "shown", "login", "tls"), ADDRESSES)
 def test_addresses(text, shown, login, tls):
     found = address.parse(text)
     assert (str(found), f"{found.user}:{found.password}", found.tls) == (shown, login, tls)
@@ -46,26 +44,26 @@ def test_what_of_an_address_is_shown():
     assert address.redacted(url) == "rediss://...@h:1,i?..."
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        *[(text, "; write redis://") for text in (
-            "localhost", "redis://", "redis://h:port", "redis://h:0", "redis://u@h", "redis://h:6379/1",
-            "redis://h/0,i", "unix://", "unix://a", "redis+sentinel://a", "redis+sentinel://a/m/0",
-            "unix+sentinel://a/m", "redis+other://a/m",
-        )],
-        ("redis://u:p:@w,x@h", "write the login once"),
-        ("redis://u:100%@h", "write %25 for a %"),
-        ("redis://:p@h?password_env=X", "the password is given twice"),
-        ("redis://h?password_env=X&password_file=Y", "the password is given twice"),
-        ("redis://h?ca=/ca", "ca is about TLS; use it with rediss://"),
-        ("rediss://h?cacert=/hidden", "'cacert' is none of ca, cert, key, server_name"),
-        ("rediss://h?ca=/hidden&ca=/b", "ca occurs twice"),
-        ("rediss://h?ca=", "ca is empty"),
-        ("rediss://h?", "'' is none of"),
-        ("rediss://h?key=/hidden", "a key without cert"),
-    ],
-)  # fmt: skip
+NO_ADDRESSES = [
+    *[(text, "; write redis://") for text in (
+        "localhost", "redis://", "redis://h:port", "redis://h:0", "redis://u@h", "redis://h:6379/1",
+        "redis://h/0,i", "unix://", "unix://a", "redis+sentinel://a", "redis+sentinel://a/m/0",
+        "unix+sentinel://a/m", "redis+other://a/m",
+    )],
+    ("redis://u:p:@w,x@h", "write the login once"),
+    ("redis://u:100%@h", "write %25 for a %"),
+    ("redis://:p@h?password_env=X", "the password is given twice"),
+    ("redis://h?password_env=X&password_file=Y", "the password is given twice"),
+    ("redis://h?ca=/ca", "ca is about TLS; use it with rediss://"),
+    ("rediss://h?cacert=/hidden", "'cacert' is none of ca, cert, key, server_name"),
+    ("rediss://h?ca=/hidden&ca=/b", "ca occurs twice"),
+    ("rediss://h?ca=", "ca is empty"),
+    ("rediss://h?", "'' is none of"),
+    ("rediss://h?key=/hidden", "a key without cert"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "why"), NO_ADDRESSES)
 def test_addresses_that_are_none(text, why):
     """Two readers know the grammar: that of commands, and the training client's."""
     for read in (address.parse, lambda one: het_tf.init(ps=one)):
@@ -130,13 +128,14 @@ def test_shards_just_after_a_failover():
     assert (dead.shard, heir.shard, other.shard) == (None, 0, 1)
 
 
-@pytest.mark.parametrize(
-    "content", [b"[" * 5000, b"\xff", b"[]", b'{"format": 1}', b'{"format": 1, "shards": "2"}', None]
-)
+DAMAGED = [b"[" * 5000, b"\xff", b"[]", b'{"format": 1}', b'{"format": 1, "shards": "2"}', None]
+
+
+@pytest.mark.parametrize("content", DAMAGED)
 def test_a_record_that_is_none(tmp_path, content):
     record = tmp_path / "het-ps.json"
     os.mkfifo(record) if content is None else record.write_bytes(content)
-    for command in ("status", "down"):
+    for command in ("up", "status", "down"):
         assert f"{record} is damaged (" in het_ps(command, "--dir", tmp_path, status=1).err
 
 
@@ -184,13 +183,13 @@ def test_status_cuts_nothing_on_80_columns():
     ]
     page = io.StringIO()
     Console(width=80, file=page).print(show.render(status.Picture(servers, [], [], 0.0)))
-    lines = page.getvalue().splitlines()
-    assert max(map(len, lines)) <= 80 and "\N{HORIZONTAL ELLIPSIS}" not in page.getvalue()
+    text = page.getvalue()
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 80 and "\N{HORIZONTAL ELLIPSIS}" not in text
     for place in places:
         assert any(str(place) in line for line in lines), place
-    assert "memory 11.8 GB of 12.9 GB: 7.52 GB partitions, 1.07 GB replication; on disk: aof" in " ".join(
-        page.getvalue().split()
-    )
+    memory = "memory 11.8 GB of 12.9 GB: 7.52 GB partitions, 1.07 GB replication; on disk: aof"
+    assert memory in " ".join(text.split())
 
 
 def test_the_last_words_of_a_log(tmp_path):

@@ -1,7 +1,5 @@
 """het ps reshard, and redis.conf and users.conf of examples/deploy, on real clusters."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import threading
@@ -43,9 +41,8 @@ def redis_node(url: str):
 @contextlib.contextmanager
 def third(port: int):
     """A server that is of no cluster yet."""
-    with LocalServer.start(
-        port=port, settings={"cluster-enabled": "yes", "cluster-announce-ip": "127.0.0.1"}
-    ) as server:
+    settings = {"cluster-enabled": "yes", "cluster-announce-ip": "127.0.0.1"}
+    with LocalServer.start(port=port, settings=settings) as server:
         yield server
 
 
@@ -171,10 +168,11 @@ def test_a_server_that_is_gone_is_taken_out(two):
     place = f"127.0.0.1:{(free := free_ports(1))}"
     with third(free) as new, redis_node(urls[0]) as first, redis_node(new.address) as node:
         first.ask("CLUSTER", "MEET", "127.0.0.1", free, free + 10000)
-        for one in (node, first):
-            cluster.await_true(
-                lambda one=one: "" if len(cluster.View(one).peers) == 3 else "alone", 30, print
-            )
+
+        def alone() -> str:
+            return "" if all(len(cluster.View(one).peers) == 3 for one in (node, first)) else "alone"
+
+        cluster.await_true(alone, 30, print)
     (fault,) = picture("--ps", url, status=1)["faults"]
     assert f"If it is gone for good: `het ps reshard --remove {place}`" in fault
     assert f"{place} has left" in het_ps("reshard", "--ps", url, "--remove", place).out

@@ -3,8 +3,6 @@
 Times are so long that only the signal can end a wait.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

@@ -1,7 +1,5 @@
 """Tables at a Redis server with the het module, through the layers: what they learn must not depend on it."""
 
-from __future__ import annotations
-
 import math
 import re
 from pathlib import Path
@@ -144,10 +142,8 @@ def test_the_manual_begins_with_what_works(tmp_path):
     places = ["--dir", str(tmp_path), "--unixsocket", str(server.socket)]
     server.arguments = [redis_lib.PROGRAM, *words.split(" "), *places]
     # The users of examples/deploy train in test_het_ps_reshard.py.
-    (rules,) = re.findall(
-        r"^An ACL user of workers needs, on `(.*)`:\n\n```\n(.*)\n```$", manual, re.MULTILINE
-    )
-    keys, commands = (text.split() for text in rules)
+    needed = re.compile(r"^An ACL user of workers needs, on `(.*)`:\n\n```\n(.*)\n```$", re.MULTILINE)
+    keys, commands = (text.split() for text in needed.search(manual).groups())
     told = [*keys, "resetchannels", "-@all", *commands]
     assert told == redis_lib.rights()["het-worker"][: len(told)], "and those of publishing"
     try:

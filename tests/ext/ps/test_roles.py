@@ -1,7 +1,5 @@
 """Sentinels, logins, and passwords that change while a job goes on. Roles that change: roles_test.cc."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import time
@@ -49,11 +47,9 @@ def test_a_sentinel_names_the_server(tmp_path):
                         break
                 time.sleep(0.02)
             address = f"redis+sentinel://127.0.0.1:{port}/models"
+            write = rf"is a Sentinel; write redis\+sentinel://127.0.0.1:{port}/SERV"
             for wrong, why in (
-                (
-                    f"redis://127.0.0.1:{port}",
-                    rf"is a Sentinel; write redis\+sentinel://127.0.0.1:{port}/SERV",
-                ),
+                (f"redis://127.0.0.1:{port}", write),
                 (address.replace("/models", "/other"), "knows no service 'other'"),
                 (f"redis+sentinel://{place}/models", r"is no Sentinel .*; write redis:// for a server"),
             ):

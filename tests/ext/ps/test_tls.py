@@ -1,12 +1,9 @@
 """Tables, het ps and serving under TLS, in a process that has imported TensorFlow."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +11,7 @@ import pytest
 import redis_lib
 import tensorflow  # noqa: F401  (its names of OpenSSL's functions are BoringSSL's, and were here first)
 from het_ps_lib import ask, check, free_ports, het_ps, picture, train, up
+from tools_lib import python
 
 import het_tf
 from het_tf.ext.ps.python import address as addresses
@@ -159,9 +157,8 @@ def test_what_up_needs(tmp_path, monkeypatch):
     assert f"{program} is built without TLS; leave --tls out" in het_ps(*words, status=1).err
     monkeypatch.undo()
     monkeypatch.setattr(tls.shutil, "which", lambda _: None)
-    monkeypatch.setattr(
-        programs, "find_server", lambda: shutil.which("redis-server") or "/usr/bin/redis-server"
-    )
+    there = shutil.which("redis-server") or "/usr/bin/redis-server"
+    monkeypatch.setattr(programs, "find_server", lambda: there)
     assert "apt-get install openssl" in het_ps(*words, status=1).err
 
 
@@ -174,6 +171,4 @@ het_tf.init(ps={address_of(directory)!r})
 layer = het_tf.keras.Embedding(2, name="t", initializer=het_tf.initializers.Constant(1.0))
 print(json.dumps(layer(tensorflow.constant([1])).numpy().tolist()))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == [[1, 1]]
+    assert json.loads(python("-c", program).stdout.splitlines()[-1]) == [[1, 1]]

@@ -1,7 +1,5 @@
 """Forecasts of het plan: rows, memory, time, text; and refused arguments."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 
@@ -51,9 +49,6 @@ def test_rows_at_the_end_are_between_those_now_and_in_proportion(stats, plan):
     assert [table["rows_at_end"] for table in later] == [[of.rows, 3 * of.rows] for of in stats.tables]
 
 
-# --- time
-
-
 def replayed(**fields: float) -> Replayed:
     zero = {field.name: 0 for field in dataclasses.fields(Replayed)}
     return Replayed(**{**zero, "table": "t", "parts": {}, "frames": {}, **fields})  # type: ignore[arg-type]
@@ -85,14 +80,9 @@ def test_a_byte_takes_time():
     assert 1e-11 < cost.byte_seconds() < 1e-7
 
 
-# --- accuracy
-
-
 def test_the_measured_case_that_is_nearest_is_named():
-    default, adagrad = (
-        {"name": "row_wise_adagrad"},
-        {"name": "row_wise_adagrad", "params": {"decay_steps": 1}},
-    )
+    default = {"name": "row_wise_adagrad"}
+    adagrad = {**default, "params": {"decay_steps": 1}}
     of_adagrad = auc_cost({}, adagrad, 8, 1024, False)["clicks"]
     assert (of_adagrad["bound"], of_adagrad["batch"], of_adagrad["workers"]) == ("30", 1024, 8)
     assert auc_cost({}, adagrad, 40, 128, False)["clicks"]["workers"] == 32
@@ -107,9 +97,6 @@ def test_what_was_not_measured_has_no_figure():
     assert auc_cost({}, {"name": "row_wise_adagrad", "params": {"decay_steps": 7}}, 8, 128, False) == {}
     assert auc_cost({}, {"name": "rmsprop"}, 8, 128, False) == {}
     assert set(auc_cost({}, {"name": "ftrl"}, 8, 128, False)) == {"clicks"}
-
-
-# --- a forecast
 
 
 def test_caches_get_a_tenth_of_rows_memory(plan, stats):
@@ -136,9 +123,8 @@ def test_caches_that_the_sample_cannot_fill_are_named(tmp_path):
 
 
 def test_servers_that_are_too_small_say_what_would_do(stats):
-    with pytest.raises(
-        ValueError, match=r"no plan fits: a server needs [\d,]+ bytes at the end, [\d,]+ more"
-    ):
+    more = r"no plan fits: a server needs [\d,]+ bytes at the end, [\d,]+ more"
+    with pytest.raises(ValueError, match=more):
         forecast(stats, Request(job=JOB, ram=100_000, entries=200_000))
 
 
@@ -150,9 +136,6 @@ def test_caches_of_no_byte_are_legal_and_hit_nothing(stats):
 def test_stream_too_short_for_job_is_refused(stats):
     with pytest.raises(ValueError, match=r"which are 0 steps of 64 workers x 1024"):
         forecast(stats, Request(job=Job(workers=64, batch=1024)))
-
-
-# --- text
 
 
 def test_classes_of_bytes_sum_up(plan):
@@ -180,17 +163,17 @@ def test_the_command_prints_a_plan(stats):
     assert "A step takes" in het("plan", "show", stats.directory, *job).out
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--link", "10"], "not a rate in bits a second, such as 10Gb"),
-        (["--rtt", "5"], "not a time, such as 0.2ms"),
-        (["--link", "10GB"], "'10GB' is not a rate in bits a second, such as 10Gb (B would be bytes)"),
-        (["--ram", "much"], "not a number of bytes with its unit, such as 64GB (10^9 bytes a GB), 64GiB"),
-        (["--ram", "64"], "'64' is not a number of bytes with its unit, such as 64GB"),
-        (["--cache", "1.2.3GB"], "'1.2.3GB' is not a number of bytes"),
-        (["--batch", "0"], "not a whole number of 1 or more"),
-    ],
-)
+BAD_ARGUMENTS = [
+    (["--link", "10"], "not a rate in bits a second, such as 10Gb"),
+    (["--rtt", "5"], "not a time, such as 0.2ms"),
+    (["--link", "10GB"], "'10GB' is not a rate in bits a second, such as 10Gb (B would be bytes)"),
+    (["--ram", "much"], "not a number of bytes with its unit, such as 64GB (10^9 bytes a GB), 64GiB"),
+    (["--ram", "64"], "'64' is not a number of bytes with its unit, such as 64GB"),
+    (["--cache", "1.2.3GB"], "'1.2.3GB' is not a number of bytes"),
+    (["--batch", "0"], "not a whole number of 1 or more"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), BAD_ARGUMENTS)
 def test_arguments_that_say_nothing_are_refused(stats, words, said):
     assert said in het("plan", "show", stats.directory, *words, status=2).err

@@ -1,25 +1,24 @@
 """The command het plan profile: what it reads, what it prints, and what it refuses."""
 
-from __future__ import annotations
-
 import re
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
-from cli_lib import Done, het
+from cli_lib import het
 
 import het_tf.planner
 from het_tf.ext.sizing.python.stats import Stats
 
 
-def het_plan(*words: object, status: int = 0) -> Done:
-    return het("plan", *words, status=status)
+def profile(*words: object) -> None:
+    """Runs the command with the output "out"."""
+    het("plan", "profile", *words, "--out", "out")
 
 
 def refused(*words: object) -> str:
-    done = het_plan("profile", *words, status=1)
+    done = het("plan", "profile", *words, status=1)
     assert done.err.startswith("het plan: ") and not done.out
     return done.err
 
@@ -57,7 +56,7 @@ def module(fresh, tmp_path, monkeypatch):
 
 
 def test_a_function_of_a_module(module, tmp_path):
-    het_plan("profile", "--data", f"{module}:labelled", "--out", "out")
+    profile("--data", f"{module}:labelled")
     stats = Stats.load("out")
     assert [tuple(one.values()) for one in stats.features] == [
         ("item", "item", 1), ("history", "item", 1), ("user", "user", 0.8),
@@ -68,13 +67,13 @@ def test_a_function_of_a_module(module, tmp_path):
     assert stats.keys(1)[2].tolist() == [0, 2, 2, 4]
     train = sys.modules[module]
     assert het_tf.planner.profile(train.data, train.layer, out="api").tables == stats.tables
-    het_plan("profile", "--data", f"{module}:endless", "--out", "out", "--samples", 7)
+    profile("--data", f"{module}:endless", "--samples", 7)
     assert Stats.load("out").samples == 7
 
 
 def test_inputs_say_where_the_ids_are(module):
     """As of het_tf.lookahead: `inputs` is called with the components of an element."""
-    het_plan("profile", "--data", f"{module}:moved", "--out", "out")
+    profile("--data", f"{module}:moved")
     of_command = Stats.load("out")
     dataset, layer, _ = sys.modules[module].moved()
 
@@ -88,17 +87,17 @@ def test_inputs_say_where_the_ids_are(module):
     assert [one["ids_per_sample"] for one in stats.features] == [1, 2, 1]
 
 
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (["no_pair"], "train_module:no_pair gives list; let it return"),
-        (["no_data"], "dataset is a list; give a tf.data.Dataset"),
-        (["missing"], "has no attribute 'missing'; give module:function"),
-        (["endless"], r"the dataset has no end; give the number .*--samples"),
-        (["floats"], "'item': ids are float32"),
-        (["labelled", "--samples", "0"], "samples is 0; give an integer of 1 or more"),
-    ],
-)
+REFUSED = [
+    (["no_pair"], "train_module:no_pair gives list; let it return"),
+    (["no_data"], "dataset is a list; give a tf.data.Dataset"),
+    (["missing"], "has no attribute 'missing'; give module:function"),
+    (["endless"], r"the dataset has no end; give the number .*--samples"),
+    (["floats"], "'item': ids are float32"),
+    (["labelled", "--samples", "0"], "samples is 0; give an integer of 1 or more"),
+]
+
+
+@pytest.mark.parametrize(("words", "text"), REFUSED)
 def test_functions_that_do_not_fit(module, words, text):
     assert re.search(text, refused("--data", f"{module}:{words[0]}", *words[1:], "--out", "out"))
     assert not Path("out").exists()

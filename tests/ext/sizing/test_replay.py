@@ -1,7 +1,5 @@
 """A table that is replayed from a sample of its ids stands for the whole table."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -85,8 +83,7 @@ def test_thinning_keeps_few_ids_and_shortens_stream():
 
 
 def test_a_lengthened_sample_goes_on_from_its_end():
-    short = Sample(np.array([5, 6], np.int64), np.array([0, 2]), 3, 1)
-    long = lengthened(short, 8)
+    long = lengthened(Sample(np.array([5, 6], np.int64), np.array([0, 2]), 3, 1), 8)
     assert long.total == 9
     assert long.keys.tolist() == [5, 6] * 3
     assert long.samples.tolist() == [0, 2, 3, 5, 6, 8]

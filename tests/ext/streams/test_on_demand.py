@@ -6,8 +6,6 @@ the same calls. Every error that is expected here must be raised on both: a rank
 the other one, and the job ends at its time limit.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import ranks

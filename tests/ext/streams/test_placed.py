@@ -1,7 +1,5 @@
 """Streams that shard_placed places by a field, with ranks that are played."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -128,9 +126,6 @@ def test_rows_that_cannot_travel_on_demand_are_refused(fresh, four, name):
     make, message = NOT_ON_DEMAND[name]
     with pytest.raises(ValueError, match=message):
         het_tf.workers.shard_on_demand(dataset(), by="id", batch=BATCH, lookahead=make("id"))
-
-
-# --- ranks that place differently --------------------------------------------------------------------------
 
 
 def test_ranks_that_are_called_differently_are_told_at_once(played):

@@ -1,7 +1,5 @@
 """Streams that shard_placed places by location, with ranks that are played."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np
@@ -36,10 +34,9 @@ def layer():
     return het_tf.keras.EmbeddingCollection(features)
 
 
-def dataset(samples=SAMPLES):
-    columns = {name: column[:samples] for name, column in ids().items()}
-    columns["location"] = np.array([b"a field"] * samples, object)
-    return tf.data.Dataset.from_tensor_slices((columns, np.arange(samples)))
+def dataset():
+    columns = {**ids(), "location": np.array([b"a field"] * SAMPLES, object)}
+    return tf.data.Dataset.from_tensor_slices((columns, np.arange(SAMPLES)))
 
 
 @functools.cache
@@ -60,10 +57,8 @@ def expected(fields):
     return placed_by(owners, RANKS, BATCH)
 
 
-def shard(ahead=None, **others):
-    return het_tf.workers.shard_placed(
-        dataset(), by="location", batch=BATCH, lookahead=ahead or layer(), **others
-    )
+def shard():
+    return het_tf.workers.shard_placed(dataset(), by="location", batch=BATCH, lookahead=layer())
 
 
 def numbers(batches):
@@ -122,9 +117,8 @@ def test_ragged_ids_and_graphs_are_placed_as_others(four):
     lengths = 1 + once % 2
     values = np.stack([home, once], 1)[np.arange(2) < lengths[:, None]]
     tags = het_tf.FeatureConfig(het_tf.TableConfig("tags", 4), combiner="sum")
-    ragged = tf.data.Dataset.from_tensor_slices(
-        ({"tags": tf.RaggedTensor.from_row_lengths(values, lengths)}, np.arange(SAMPLES))
-    )
+    lists = {"tags": tf.RaggedTensor.from_row_lengths(values, lengths)}
+    ragged = tf.data.Dataset.from_tensor_slices((lists, np.arange(SAMPLES)))
     hops = {"hop_0": home[:, None], "hop_1": np.stack([home + 60, once], 1)}
     graph = tf.data.Dataset.from_tensor_slices((hops, np.arange(SAMPLES)))
     model = looked_up({"hop_0": 1, "hop_1": 2})

@@ -1,19 +1,18 @@
 """het_tf.workers with ranks that are played: init, what is reduced, what is refused."""
 
-from __future__ import annotations
-
 import contextlib
-import functools
 import itertools
 import os
 import sys
 import types
+from unittest import mock
 
 import numpy as np
 import pytest
 import rules_lib
 import tensorflow as tf
 from played_lib import Played
+from rules_lib import data, keras
 
 import het_tf
 from het_tf.ext.ps.python import job_server
@@ -21,13 +20,6 @@ from het_tf.ext.ps.python.errors import ServerError
 from het_tf.ext.workers.python import find
 from het_tf.ext.workers.python.horovod_workers import Horovod
 from het_tf.python.session import settings
-from het_tf.python.session.workers import Workers
-
-keras = tf.keras
-
-
-data = functools.partial(rules_lib.data, 32)
-
 
 # --- init --------------------------------------------------------------------------------------------------
 
@@ -128,18 +120,18 @@ def test_several_ranks_never_train_tables_apart(fresh, hvd, monkeypatch):
         call()
 
 
-@pytest.mark.parametrize(
-    ("theirs", "given", "error", "words"),
-    [
-        ({"address": "redis://:secret@other:7000"}, {}, ValueError,
-         r"address differs between the ranks: rank 0: '', rank 1: 'redis://\.\.\.@other:7000'.*HET_PS"),
-        ({"namespace": "b"}, {"ps": "redis://localhost:1", "namespace": "a"}, ValueError,
-         "namespace differs between the ranks: rank 0: 'a', rank 1: 'b'"),
-        ({"deadline": 5.0}, {"ps": het_tf.Store("redis://localhost:1", keep_bytes=100)}, ValueError,
-         r"deadline differs between the ranks: rank 0: '60\.0', rank 1: '5\.0'"),
-        ({}, {"ps": "rediss://localhost:1?ca=/of/this/machine"}, OSError, "ca=/of/this/machine .*No such"),
-    ],
-)  # fmt: skip
+DIFFERENT = [
+    ({"address": "redis://:secret@other:7000"}, {}, ValueError,
+     r"address differs between the ranks: rank 0: '', rank 1: 'redis://\.\.\.@other:7000'.*HET_PS"),
+    ({"namespace": "b"}, {"ps": "redis://localhost:1", "namespace": "a"}, ValueError,
+     "namespace differs between the ranks: rank 0: 'a', rank 1: 'b'"),
+    ({"deadline": 5.0}, {"ps": het_tf.Store("redis://localhost:1", keep_bytes=100)}, ValueError,
+     r"deadline differs between the ranks: rank 0: '60\.0', rank 1: '5\.0'"),
+    ({}, {"ps": "rediss://localhost:1?ca=/of/this/machine"}, OSError, "ca=/of/this/machine .*No such"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("theirs", "given", "error", "words"), DIFFERENT)
 def test_ranks_must_agree(two, theirs, given, error, words):
     compared = []
     two.others = lambda mine: [compared.append(mine["address"]) or {**mine, **theirs}]
@@ -175,16 +167,16 @@ def test_ranks_of_several_machines_need_an_address():
         job_server.refuse_other_machines([("near", "a"), ("far", "b"), ("near", "a")])
 
 
-@pytest.mark.parametrize(
-    ("failed", "stopped", "leaving", "ends", "told"),
-    [
-        (False, True, 29, 60, "at most 31 s more"),
-        (False, False, 0, 60, "at most 55 s more"),
-        (True, False, 29, 29, "rank 1 has not ended after 29 s"),
-        (True, False, 0, 10, "rank 1 has not ended after 10 s"),
-        (True, True, 0, 0, "rank 1 is stopped (SIGSTOP)"),
-    ],
-)
+WAITS = [
+    (False, True, 29, 60, "at most 31 s more"),
+    (False, False, 0, 60, "at most 55 s more"),
+    (True, False, 29, 29, "rank 1 has not ended after 29 s"),
+    (True, False, 0, 10, "rank 1 has not ended after 10 s"),
+    (True, True, 0, 0, "rank 1 is stopped (SIGSTOP)"),
+]
+
+
+@pytest.mark.parametrize(("failed", "stopped", "leaving", "ends", "told"), WAITS)
 def test_wait_for_rank_ends_at_time_limit(monkeypatch, capsys, failed, stopped, leaving, ends, told):
     """A failed rank 0 that waits for a stopped process only holds the job up."""
 
@@ -197,20 +189,9 @@ def test_wait_for_rank_ends_at_time_limit(monkeypatch, capsys, failed, stopped, 
         def sleep(self, seconds):
             self.now += seconds
 
-    class Server:
-        """The server of the job, and a connection to it: rank 1 does not go."""
-
-        address = "unix:///s"
-
-        def alive(self):
-            return True
-
-        mine = stop = alive
-
-        def ask(self, *_):
-            return "id=3 name=het_rank_1_77 age=1"
-
-    clock, server = Clock(), Server()
+    # The server of the job, and a connection to it: rank 1 does not go.
+    server = mock.Mock(address="unix:///s", **{"ask.return_value": "id=3 name=het_rank_1_77 age=1"})
+    clock = Clock()
     monkeypatch.setattr(job_server, "time", clock)
     monkeypatch.setattr(job_server, "_server", server)
     monkeypatch.setattr(job_server, "_stopped", lambda process: stopped and process == 77)
@@ -252,7 +233,7 @@ def test_gradients_are_scaled_by_the_number_of_workers(fresh, monkeypatch, scale
     monkeypatch.setattr(settings.current, "workers", Played(ranks=4))  # past init, which wants real ones
     layer = rules_lib.embedding(het_tf.optimizers.SGD(1.0), initializer="zeros")
     rules_lib.learn(layer, lambda: layer(tf.constant([1])), reduce=True)
-    np.testing.assert_allclose(rules_lib.rows([1]), [[want] * 4])
+    np.testing.assert_allclose(het_tf.Table("t").lookup([1]), [[want] * 4])
 
 
 def test_distribute_refuses(fresh, monkeypatch):
@@ -265,7 +246,6 @@ def test_distribute_refuses(fresh, monkeypatch):
     model.optimizer._allreduce_grads = lambda grads: grads  # as hvd.DistributedOptimizer has it
     with pytest.raises(RuntimeError, match="Compile with the Keras optimizer itself"):
         het_tf.workers.distribute(model)
-    monkeypatch.setattr(settings.current, "workers", Workers())
 
 
 def test_a_fit_that_nothing_reduces_is_refused(played):
@@ -342,5 +322,4 @@ def test_an_update_waits_for_all_ranks_at_staleness_0_alone(played):
         gradients = het_tf.workers.reduce_gradients(tape.gradient(loss, variables), variables)
         before = len(played.reduced)
         het_tf.apply(zip(gradients, variables, strict=True))
-        names = played.reduced[before:]
-        assert [name.startswith("het_tf.updated") for name in names] == [True] * waits
+        assert [name.startswith("het_tf.updated") for name in played.reduced[before:]] == [True] * waits

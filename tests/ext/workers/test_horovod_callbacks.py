@@ -1,23 +1,16 @@
 """Callbacks and data of het_tf.workers, with ranks that are played."""
 
-from __future__ import annotations
-
-import functools
 from unittest import mock
 
 import numpy as np
 import pytest
 import rules_lib
 import tensorflow as tf
+from rules_lib import data, keras
 
 import het_tf
 from het_tf.ext.streams.python import on_demand
 from het_tf.ext.workers.python.backends import ops
-
-keras = tf.keras
-
-
-data = functools.partial(rules_lib.data, 32)
 
 
 def test_broadcast_takes_weights_and_optimizer_of_rank_0(played):
@@ -25,8 +18,7 @@ def test_broadcast_takes_weights_and_optimizer_of_rank_0(played):
     model.fit(*data(), verbose=0)
     played.me = 1  # the played rank 0 has zeros everywhere
     het_tf.workers.broadcast(model)
-    variables = model.optimizer.variables
-    for variable in [*model.weights, *(variables() if callable(variables) else variables)]:
+    for variable in [*model.weights, *model.optimizer.variables]:
         assert not np.any(tf.convert_to_tensor(variable).numpy()), variable
     unbuilt = keras.Sequential([keras.layers.Dense(1)])
     with pytest.raises(RuntimeError, match="no weights yet"):
@@ -63,7 +55,7 @@ def test_broadcast_of_weights_that_the_first_step_makes(played, kind, eagerly):
     model = het_tf.workers.distribute(kind())
     model.compile(keras.optimizers.SGD(1e-12), "mse", run_eagerly=eagerly)
     played.me = 1  # the played rank 0 has zeros everywhere
-    ids = np.tile(rules_lib.data(1)[0], (64, 1))
+    ids = np.tile(data(1)[0], (64, 1))
     targets = np.full((64, 1), 3.0)  # the loss of the first step is its square, if the weights are zeros
     losses = model.fit(ids, targets, verbose=0, batch_size=32).history["loss"]
     kernel, bias = (weight.numpy() for weight in model.out.weights)
@@ -159,9 +151,6 @@ def test_table_stats_of_all_ranks(played):
     model.fit(*data(), verbose=0, batch_size=8, callbacks=[mine, of_all])
     assert of_all.epochs[0]["t"]["updates"] == 2 * mine.epochs[0]["t"]["updates"] == 8
     assert of_all.epochs[0]["t"]["rows"] == mine.epochs[0]["t"]["rows"], "a table is counted once"
-
-
-# --- data --------------------------------------------------------------------------------------------------
 
 
 def parts(played, make, ranks=3, **options):

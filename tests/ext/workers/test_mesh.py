@@ -1,7 +1,5 @@
 """How ranks without Horovod find each other at the parameter server; ranks are threads of this process."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json
@@ -26,7 +24,7 @@ from het_tf.python.session import native
 from het_tf.python.session.workers import Workers, objects, packed
 from het_tf.python.table.notes import HetWarning
 
-pytestmark = pytest.mark.skipif(bool(redis_lib.missing()), reason=redis_lib.missing() or "there is a server")
+pytestmark = redis_lib.SERVER
 
 
 def at(rank, size=3, run="run"):
@@ -68,8 +66,7 @@ def test_every_two_ranks_are_connected_and_leave_nothing_at_the_server(server, c
 
 
 def test_two_runs_do_not_meet(server):
-    processes = [at(rank, 2, run) for run in ("a", "b") for rank in (0, 1)]
-    found = meet(server, *processes)
+    found = meet(server, *[at(rank, 2, run) for run in ("a", "b") for rank in (0, 1)])
     check(found[:2])
     check(found[2:])
 
@@ -97,9 +94,9 @@ def test_ranks_that_do_not_come_are_named(server):
     assert "HET_WORKERS_JOIN_TIMEOUT" in str(found)
 
 
-def talk(change=None, key=b"k", other=b"k", rank=2):
+def talk(change=None, other=b"k", rank=2):
     """A handshake of ranks 0 and `rank` of 3; change(n, words) changes message n. Returns what both get."""
-    sides = [joining._admit(key, 0, 3), joining._join(other, 0, rank)]
+    sides = [joining._admit(b"k", 0, 3), joining._join(other, 0, rank)]
     next(sides[1])
     words, ends = next(sides[0])[0], [None, None]
     for number in range(4):
@@ -133,9 +130,7 @@ def test_both_sides_prove_that_they_know_the_key():
     for number in (1, 2, 3):
         assert talk(lambda n, words, number=number: heard[n] if n == number else words)[0] is None, "replayed"
     heard = []
-    assert talk(lambda n, words: heard[2] if n == 3 else (heard.append(words), words)[1])[0] is None, (
-        "returned"
-    )
+    assert talk(lambda n, words: heard[2] if n == 3 else (heard.append(words), words)[1])[0] is None
 
 
 def joined(process, others=()):
@@ -165,8 +160,7 @@ def test_a_scanner_of_ports_delays_nobody():
         first, text, place = joined(at(0, 2))
         with contextlib.ExitStack() as stack:
             for _ in range(100):
-                silent = stack.enter_context(socket.create_connection(place))
-                assert silent.recv(1), "it was accepted"
+                assert stack.enter_context(socket.create_connection(place)).recv(1), "it was accepted"
             joins(first, text)
 
 

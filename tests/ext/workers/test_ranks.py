@@ -4,8 +4,6 @@ What ranks do on every backend is tests/plugin/backends/test_several_workers.py,
 tests/ext/checkpoint/test_checkpoint_ranks.py.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import os
@@ -15,10 +13,10 @@ import sys
 import time
 from functools import partial
 
+import het_ps_lib
 import numpy as np
 import pytest
 import ranks
-import redis_lib
 import tensorflow as tf
 from floats_lib import MODEL, assert_close, of_columns
 from ranks import refused, same
@@ -73,8 +71,7 @@ class Slow(keras.layers.Layer):
 def integers(y_true, y_pred):
     """A loss whose gradients are small integers that depend on the rows: a row too old or too new shows."""
     del y_true
-    factor = tf.stop_gradient(tf.math.floormod(tf.floor(y_pred * 4.0), 5.0) - 2.0)
-    return factor * y_pred
+    return tf.stop_gradient(tf.math.floormod(tf.floor(y_pred * 4.0), 5.0) - 2.0) * y_pred
 
 
 WHOLE = {"initializer": "zeros", "optimizer": het_tf.optimizers.SGD(1.0)}  # rows stay whole numbers
@@ -118,9 +115,8 @@ def make(name, rank, cache_rows=None, eagerly=False, **table):
     else:
         out = dense(keras.layers.Concatenate()([keras.layers.Dense(5, "tanh")(x), *rows.values()]))
     model = keras.Model([ids, x], out)
-    model.compile(
-        keras.optimizers.SGD(1.0 if whole else 0.05), integers if whole else "mse", run_eagerly=eagerly
-    )
+    rate, loss = (1.0, integers) if whole else (0.05, "mse")
+    model.compile(keras.optimizers.SGD(rate), loss, run_eagerly=eagerly)
     return model
 
 
@@ -408,8 +404,8 @@ def horovod(tmp_path_factory):
 @pytest.fixture(scope="module")
 def het_run(tmp_path_factory):
     place, functions = tmp_path_factory.mktemp("ranks"), LAUNCHERS["het_run"]
-    with redis_lib.cluster(place / "cluster", 2) as cluster:
-        summed = partial(exact, name="summed", names=["summed"], accumulate=True, ps=cluster.address)
+    with het_ps_lib.cluster(place / "cluster") as address:
+        summed = partial(exact, name="summed", names=["summed"], accumulate=True, ps=address)
         yield from ranks.launched(place, *functions, exact, summed, said=SHORTEST)
 
 
@@ -417,17 +413,19 @@ def of(launcher, *more):
     return pytest.param(launcher, *more, marks=ranks.HOROVOD if launcher == "horovod" else ())
 
 
-@pytest.mark.parametrize(
-    ("launcher", "case"), [of(launcher, case) for launcher in LAUNCHERS for case in LAUNCHERS[launcher]]
-)
+CASES = [of(launcher, case) for launcher in LAUNCHERS for case in LAUNCHERS[launcher]]
+
+
+@pytest.mark.parametrize(("launcher", "case"), CASES)
 def test_both_ranks_are_through(request, launcher, case):
     """The assertions are in the case."""
     request.getfixturevalue(launcher).values(case.__name__)
 
 
-@pytest.mark.parametrize(
-    ("launcher", "case"), [("het_run", "exact"), of("horovod", "exact"), ("het_run", "summed")]
-)
+EXACT = [("het_run", "exact"), of("horovod", "exact"), ("het_run", "summed")]
+
+
+@pytest.mark.parametrize(("launcher", "case"), EXACT)
 def test_two_ranks_equal_one_process_on_the_union_batch(request, fresh, launcher, case):
     equals_the_union(request.getfixturevalue(launcher).values(case))
 
@@ -438,8 +436,8 @@ def test_two_ranks_on_two_shards_equal_one_process(fresh, tmp_path):
     """With "on_demand_summed"; without TensorFlow: OnDemandExact.EveryOptimizerWhereGradientsAreSummed."""
     functions = [partial(exact, names=LONG), partial(ways, more=True)]
     functions.append(partial(exact, names=["on_demand_summed"], name="summed", accumulate=True))
-    with redis_lib.cluster(tmp_path / "cluster", 2) as cluster:
-        job = ranks.Job(tmp_path, *functions, launcher="horovod", HET_PS=cluster.address)
+    with het_ps_lib.cluster(tmp_path / "cluster") as address:
+        job = ranks.Job(tmp_path, *functions, launcher="horovod", HET_PS=address)
         for case in ("exact", "summed"):
             equals_the_union(job.values(case))
         job.values("ways")
@@ -467,8 +465,8 @@ def test_the_example_on_two_ranks_reaches_single_process_auc_and_prints_on_rank_
     command = [sys.executable, str(EXAMPLE), "--staleness", "100"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=variables)
     single = auc_of(done.stdout)
-    with redis_lib.cluster(tmp_path, 2) as cluster:
-        done = ranks.launch(EXAMPLE, "--staleness", 100, HET_PS=cluster.address)
+    with het_ps_lib.cluster(tmp_path) as address:
+        done = ranks.launch(EXAMPLE, "--staleness", 100, HET_PS=address)
     assert done.returncode == 0, done.stdout[-4000:]
     assert auc_of(done.stdout) > single - 0.003
     assert "[0]<stdout>:" in done.stdout and "[1]<stdout>:" not in done.stdout

@@ -3,8 +3,6 @@
 Two real ranks do the same in test_ranks.py, `end_together`.
 """
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np
@@ -47,19 +45,19 @@ def of_unknown_length(mine):
     return [("unknown", *mine[1:])] if isinstance(mine, tuple) else [mine]
 
 
-@pytest.mark.parametrize(
-    ("mine", "others", "options", "steps", "warns"),
-    [
-        # A rank that went on would wait for ever in the reduction of its next step; it warns once.
-        (dataset(5), 3, {"epochs": 3, "validation_data": dataset(4)}, [3, 3, 3], True),
-        # The other rank sees its end when this one does: nothing is said.
-        (dataset(5), None, {}, [5], False),
-        # If an epoch forgot the end at its begin, this rank would go on without the others.
-        (dataset(20), 7, {"epochs": 2, "steps_per_epoch": 3}, [3, 3], True),
-        # Comparing would cost, and cut, where shard has made equal parts.
-        (dataset(5, known=True), 3, {}, [5], False),
-    ],
-)
+STREAMS = [
+    # A rank that went on would wait for ever in the reduction of its next step; it warns once.
+    (dataset(5), 3, {"epochs": 3, "validation_data": dataset(4)}, [3, 3, 3], True),
+    # The other rank sees its end when this one does: nothing is said.
+    (dataset(5), None, {}, [5], False),
+    # If an epoch forgot the end at its begin, this rank would go on without the others.
+    (dataset(20), 7, {"epochs": 2, "steps_per_epoch": 3}, [3, 3], True),
+    # Comparing would cost, and cut, where shard has made equal parts.
+    (dataset(5, known=True), 3, {}, [5], False),
+]
+
+
+@pytest.mark.parametrize(("mine", "others", "options", "steps", "warns"), STREAMS)
 @pytest.mark.parametrize("eager", [False, True])
 def test_fit_ends_epochs_with_shortest_stream(other, caplog, mine, others, options, steps, warns, eager):
     if others:
@@ -80,8 +78,7 @@ def test_fit_ends_epochs_with_shortest_stream(other, caplog, mine, others, optio
 def test_one_rank_with_an_unknown_length_is_enough(played, other):
     other(3)
     played.others = of_unknown_length
-    made = model()
-    made.fit(dataset(5, known=True), verbose=0)
+    model().fit(dataset(5, known=True), verbose=0)
     assert int(shortest._Pass.current().steps) == 3
 
 
@@ -113,9 +110,6 @@ def test_rank_with_less_than_one_execution_fails(other, batches, at_once):
         model(steps_per_execution=at_once).fit(dataset(9).take(batches), verbose=0)
 
 
-# --- custom loops ------------------------------------------------------------------------------------------
-
-
 def looped(stream, calls=1):
     """Returns the number of batches of a loop whose step reduces `calls` times."""
     weight = tf.Variable(1.0)
@@ -145,10 +139,8 @@ def test_a_custom_loop_ends_with_the_shortest(other):
 def test_structures_of_batches_pass(other):
     """A batch may be a dict, nested, ragged or sparse."""
     other(2)
-    ragged = tf.RaggedTensor.from_row_lengths(np.arange(6), [1, 2, 3])
-    made = tf.data.Dataset.from_tensor_slices(
-        ({"r": ragged, "s": tf.sparse.eye(3)}, (np.arange(3), "a b c".split()))
-    )
+    features = {"r": tf.RaggedTensor.from_row_lengths(np.arange(6), [1, 2, 3]), "s": tf.sparse.eye(3)}
+    made = tf.data.Dataset.from_tensor_slices((features, (np.arange(3), "a b c".split())))
     stream = het_tf.workers.until_shortest(made.batch(1))
     assert stream.element_spec == made.batch(1).element_spec
     for got, expected in zip(stream, made.batch(1), strict=True):

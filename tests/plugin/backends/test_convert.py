@@ -1,7 +1,5 @@
 """het_tf.keras.convert: a copy predicts the same, and trains its tables; what it refuses is named."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import pytest
@@ -75,8 +73,7 @@ def test_a_sequential_model_of_floats_and_masks():
 
 def test_ids_that_are_computed_as_floats():
     x = keras.Input((3,), name="x")
-    ids = keras.layers.Rescaling(2.0)(x)
-    old = keras.Model(x, keras.layers.Embedding(9, 2, name="e")(ids))
+    old = keras.Model(x, keras.layers.Embedding(9, 2, name="e")(keras.layers.Rescaling(2.0)(x)))
     equal(old, convert(old), np.array([[0.0, 1.0, 4.0]], "float32"))
 
 
@@ -147,8 +144,7 @@ def test_some_layers_and_names_that_exist():
     old = clicks()
     with pytest.raises(ValueError, match=r"layers names \['x'\]; the Embedding layers of 'm' are \["):
         convert(old, layers=["x"])
-    new = convert(old, layers=["item"])
-    equal(old, new, batch())
+    equal(old, convert(old, layers=["item"]), batch())
     assert het_tf.tables() == ["item"]
     with pytest.raises(ValueError, match="item: table 'item' exists already; rename the layer, or"):
         convert(old)

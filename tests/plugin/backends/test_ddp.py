@@ -1,7 +1,5 @@
 """Plain PyTorch under DistributedDataParallel, on two ranks of torchrun, equals one process."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Dense inputs give the rows of their definition on each backend: combiners, weights, masks, padding."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import pytest
@@ -28,10 +26,10 @@ def expected(table, combiner, weights, mask, length):
     return (each if combiner is None else each.sum(1)), factors
 
 
-@pytest.mark.parametrize(
-    ("combiner", "length"),
-    [(None, None), (None, 2), (None, 6), ("sum", None), ("mean", None), ("sqrtn", None)],
-)
+OUTPUTS = [(None, None), (None, 2), (None, 6), ("sum", None), ("mean", None), ("sqrtn", None)]
+
+
+@pytest.mark.parametrize(("combiner", "length"), OUTPUTS)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 def test_rows_and_gradients(combiner, weighted, masked, length):
@@ -68,9 +66,8 @@ def test_a_collection_of_dicts_with_a_shared_table():
     embed = het_tf.keras.EmbeddingCollection(features)
     item, user = np.array([1, 2], "int32"), np.array([[4], [5]], "int32")
     out = embed({"item": item, "history": IDS[:2], "user": user})
-    assert {name: tuple(one.shape) for name, one in out.items()} == {
-        "item": (2, DIM), "history": (2, DIM), "user": (2, 1, 2)
-    }  # fmt: skip
+    shapes = {name: tuple(one.shape) for name, one in out.items()}
+    assert shapes == {"item": (2, DIM), "history": (2, DIM), "user": (2, 1, 2)}
     np.testing.assert_array_equal(array(out["item"]), rows("item")[1:3])
     assert len(embed.trainable_variables) == 1  # one variable for the tables that it has made
 

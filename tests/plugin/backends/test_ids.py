@@ -3,8 +3,6 @@
 Each case would catch a door that takes what another refuses, or that makes another id of it.
 """
 
-from __future__ import annotations
-
 import datetime
 import decimal
 import importlib.util

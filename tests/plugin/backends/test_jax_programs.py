@@ -1,22 +1,18 @@
 """Lookups and gradients inside of JAX's programs: the foreign functions, their order, and other devices."""
 
-from __future__ import annotations
-
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 from backends_lib import BACKEND, DIM, array, rows
+from tools_lib import ROOT, python
 
 import het_tf
 
 pytestmark = pytest.mark.skipif(BACKEND != "jax", reason="of JAX")
-ROOT = Path(__file__).parents[3]
 SERVER = shutil.which("valkey-server") or shutil.which("redis-server")
 IDS = np.array([[1, 2], [3, 4]], "int32")
 
@@ -43,13 +39,8 @@ def trains(embed):
 
 def program(code, *words, **variables):
     """Runs a program; returns what it prints."""
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests/lib")])
-    done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True, timeout=300, cwd="/",
-        env={**os.environ, "PYTHONPATH": paths, **variables},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
+    paths = os.pathsep.join(map(str, (ROOT, ROOT / "tests/lib", Path(__file__).parent)))
+    return python("-c", code, *words, cwd="/", PYTHONPATH=paths, **variables).stdout
 
 
 def test_a_program_for_a_cpu_calls_no_python(monkeypatch):
@@ -99,13 +90,9 @@ def test_masks_and_tables_of_several_dims():
     import jax
 
     wide = het_tf.TableConfig("wide", 5)
-    embed = het_tf.keras.EmbeddingCollection(
-        {
-            "a": het_tf.FeatureConfig(wide),
-            "b": het_tf.FeatureConfig(het_tf.TableConfig("narrow", 1), padding_id=3),
-            "c": het_tf.FeatureConfig(wide),
-        }
-    )
+    narrow = het_tf.FeatureConfig(het_tf.TableConfig("narrow", 1), padding_id=3)
+    features = {"a": het_tf.FeatureConfig(wide), "b": narrow, "c": het_tf.FeatureConfig(wide)}
+    embed = het_tf.keras.EmbeddingCollection(features)
     ids = {"a": IDS, "b": IDS[:1] + 1, "c": np.zeros((0, 2), "int32")}
     of_a = np.array([[True, False], [False, True]])
     for mask, kept in ((None, np.ones((2, 2))), ({"a": of_a, "b": None, "c": None}, of_a)):
@@ -251,10 +238,7 @@ np.testing.assert_allclose(np.array(found) / np.tile([1, 2], 10), expected, atol
 
 def test_two_programs_that_run_at_once_on_one_core_end_in_order():
     """A function that held XLA's only thread while it waits for another program would never return."""
-    program(
-        TWO_PROGRAMS,
-        PYTHONPATH=os.pathsep.join([str(ROOT), str(ROOT / "tests/lib"), str(Path(__file__).parent)]),
-    )
+    program(TWO_PROGRAMS)
 
 
 DEVICES = """

@@ -1,14 +1,10 @@
 """Callbacks and files keep and restore rows on each backend of Keras; of TensorFlow see tests/ext, too."""
 
-from __future__ import annotations
-
-import subprocess
-import sys
-
 import keras
 import numpy as np
 import pytest
 from backends_lib import DIM, array, elsewhere
+from tools_lib import python
 
 import het_tf
 
@@ -34,17 +30,11 @@ def state(model):
     return [scan["ids"][order], scan["rows"][order], scan["clocks"][order], *dense]
 
 
-def assert_same(mine, others):
-    for one, other in zip(mine, others, strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
 @elsewhere
 @pytest.mark.parametrize("kind", ["directory", ".keras", ".weights.h5"])
 def test_a_restored_run_goes_on_as_the_first_one(tmp_path, kind):
     path = tmp_path / "ckpts" if kind == "directory" else tmp_path / f"model{kind}"
-    callback = het_tf.callbacks.Checkpoint(path, save_weights_only=kind == ".weights.h5")
-    model, _ = fitted([callback])
+    model, _ = fitted([het_tf.callbacks.Checkpoint(path, save_weights_only=kind == ".weights.h5")])
     saved = state(model)
     fitted(model=model)
     expected = state(model)
@@ -58,11 +48,11 @@ def test_a_restored_run_goes_on_as_the_first_one(tmp_path, kind):
         keras.utils.clear_session(free_memory=True)
         het_tf.reset()
         model = keras.models.load_model(path)
-    assert_same(state(model)[:3], saved[:3])
+    np.testing.assert_equal(state(model)[:3], saved[:3])
     if kind != ".weights.h5":  # which has no state of the optimizer here
-        assert_same(state(model), saved)
+        np.testing.assert_equal(state(model), saved)
         fitted(model=model)
-        assert_same(state(model)[:3], expected[:3])
+        np.testing.assert_equal(state(model)[:3], expected[:3])
 
 
 @elsewhere
@@ -94,6 +84,5 @@ def test_weights_are_no_arrays():
 @elsewhere
 def test_the_doctor_looks_at_what_this_backend_loads():
     """Would ask for TensorFlow where Keras runs on PyTorch or JAX, and nothing needs it."""
-    found = subprocess.run([sys.executable, "-m", "het_tf", "doctor"], capture_output=True, text=True)
-    assert found.returncode == 0 and "libhet_engine.so" in found.stdout, found.stdout + found.stderr
-    assert "Ready." in found.stdout and "tensorflow-cpu" not in found.stdout
+    found = python("-m", "het_tf", "doctor").stdout
+    assert "libhet_engine.so" in found and "Ready." in found and "tensorflow-cpu" not in found

@@ -1,11 +1,7 @@
 """Planned lookups of a DataLoader or an iterator: rows are those of lookups that nobody planned."""
 
-from __future__ import annotations
-
 import gc
 import os
-import subprocess
-import sys
 import threading
 from functools import partial
 from pathlib import Path
@@ -14,6 +10,7 @@ import keras
 import numpy as np
 import pytest
 from backends_lib import BACKEND, DIM, IDS, elsewhere, on_tensorflow, on_torch, rows
+from tools_lib import python
 
 import het_tf
 
@@ -115,8 +112,7 @@ def test_rows_are_those_without_a_plan(make, tmp_path):
         keras.utils.clear_session(free_memory=False)
         keras.utils.set_random_seed(0)
     assert np.ptp(found[0][1]) > 0
-    for one, other in zip(*found, strict=True):
-        np.testing.assert_array_equal(one, other)
+    np.testing.assert_equal(*found)
     model, x, looked_up = make()
     (table,) = het_tf.planner.profile(stream(x), model, out=tmp_path).tables
     all_ids = np.concatenate([one.ravel() for one in looked_up])
@@ -132,8 +128,7 @@ def test_a_layer_and_its_ids():
     layer = embed()
     inputs = keras.Input((2,), dtype="int32")
     model = head(layer(inputs), inputs)
-    ahead = het_tf.lookahead(stream(ids(2)), layer, inputs=lambda x, y: x)
-    model.fit(ahead, verbose=0)
+    model.fit(het_tf.lookahead(stream(ids(2)), layer, inputs=lambda x, y: x), verbose=0)
     assert het_tf.Table("t").stats()["planned"] == STEPS
 
 
@@ -275,19 +270,13 @@ def test_het_plan_forecasts(tmp_path):
     )
     here = Path(__file__)
     paths = [str(one) for one in (here.parents[3], here.parents[2] / "lib", here.parent, tmp_path)]
-    environment = {**os.environ, "KERAS_BACKEND": BACKEND, "PYTHONPATH": os.pathsep.join(paths)}
+    environment = {"KERAS_BACKEND": BACKEND, "PYTHONPATH": os.pathsep.join(paths)}
 
     def het(*words):
-        command = [sys.executable, "-m", "het_tf", "plan", *words]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return python("-m", "het_tf", "plan", *words, cwd=tmp_path, **environment).stdout
 
     assert "24 samples" in het("profile", "--data", "clicks:samples", "--out", "stats")
     assert "a step" in het("show", "stats", "--workers", "2", "--batch", "4")
-
-
-# --- DataLoader -------------------------------------------------------------------------------------------
 
 
 def loader(workers=0):

@@ -1,7 +1,5 @@
 """Tables in plain PyTorch learn what torch.nn.Embedding learns; see also test_uses_of_gradients.py."""
 
-from __future__ import annotations
-
 import copy
 import io
 import pickle

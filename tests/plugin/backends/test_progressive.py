@@ -1,7 +1,5 @@
 """ProgressiveEvaluation: what a batch is predicted before it is trained on, in windows."""
 
-from __future__ import annotations
-
 import csv
 
 import keras

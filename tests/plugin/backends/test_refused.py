@@ -1,35 +1,20 @@
 """What a backend of Keras cannot do is refused with a remedy, and changes nothing."""
 
-from __future__ import annotations
-
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 from backends_lib import BACKEND, DIM, apply, array, elsewhere, gradients, on_jax, on_torch, rows
+from tools_lib import ROOT, python
 
 import het_tf
 
-ROOT = Path(__file__).parents[3]
 IDS = np.array([1, 2], "int32")
 
 
 def layer(**arguments):
     return het_tf.keras.Embedding(DIM, name="t", optimizer="sgd", **arguments)
-
-
-def program(code, **variables):
-    """What a program says on stderr, in one line; "": it went well."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": BACKEND, **variables}
-    words, how = [sys.executable, "-c", code], {"capture_output": True, "text": True, "timeout": 300}
-    done = subprocess.run(words, env=environment, cwd="/", **how)
-    assert done.returncode == 0 or done.stderr
-    return "" if done.returncode == 0 else " ".join(done.stderr.split())
 
 
 USES_NO_TENSORFLOW = """
@@ -60,30 +45,30 @@ keras.config.set_backend({OTHER!r})
 IMPORTED = f"het_tf was imported with Keras' backend {BACKEND!r}, and now it is {OTHER!r}"
 
 
+PROGRAMS = [
+    (USES_NO_TENSORFLOW, BACKEND, ""),
+    pytest.param(WIDE_IDS_OF_JAX, BACKEND, "", marks=on_jax),
+    ("import het_tf; het_tf.Cache()", "numpy",
+     "Keras' backend is 'numpy', and het_tf works with tensorflow, torch, jax; set KERAS_BACKEND"),
+    ("import het_tf.keras", "tensorflow",
+     "ImportError: het_tf needs TensorFlow (or KERAS_BACKEND=torch or jax), which does not import"),
+    (ANOTHER_BACKEND + "embed(np.ones(2, 'int32'))", BACKEND, IMPORTED),
+    (ANOTHER_BACKEND + "het_tf.keras.Embedding(3)", BACKEND, IMPORTED),
+]  # fmt: skip
+
+
 @elsewhere
-@pytest.mark.parametrize(
-    ("code", "backend", "words"),
-    [
-        (USES_NO_TENSORFLOW, BACKEND, ""),
-        pytest.param(WIDE_IDS_OF_JAX, BACKEND, "", marks=on_jax),
-        ("import het_tf; het_tf.Cache()", "numpy",
-         "Keras' backend is 'numpy', and het_tf works with tensorflow, torch, jax; set KERAS_BACKEND"),
-        ("import het_tf.keras", "tensorflow",
-         "ImportError: het_tf needs TensorFlow (or KERAS_BACKEND=torch or jax), which does not import"),
-        (ANOTHER_BACKEND + "embed(np.ones(2, 'int32'))", BACKEND, IMPORTED),
-        (ANOTHER_BACKEND + "het_tf.keras.Embedding(3)", BACKEND, IMPORTED),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("code", "backend", "words"), PROGRAMS)
 def test_programs(code, backend, words):
-    said = program(code, KERAS_BACKEND=backend)
-    assert words in said if words else said == ""
+    done = python("-c", code, status=None, cwd="/", PYTHONPATH=str(ROOT), KERAS_BACKEND=backend)
+    said = " ".join(done.stderr.split())
+    assert words in said and bool(words) == (done.returncode != 0), said
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [np.ones(2, "float32"), np.ones(2, bool), [[1, 2], [3]], [None], np.array(["a", 1], object)],
-    ids=str,
-)
+BAD_IDS = [np.ones(2, "float32"), np.ones(2, bool), [[1, 2], [3]], [None], np.array(["a", 1], object)]
+
+
+@pytest.mark.parametrize("bad", BAD_IDS, ids=str)
 def test_the_remedy_for_ids_works_on_this_backend(bad):
     with pytest.raises(ValueError, match=r"feature 't': ids (are|hold)") as error:
         layer()(bad)
@@ -100,20 +85,20 @@ def of_tensorflow(kind):
     return type(kind, (), {})()
 
 
+OF_TENSORFLOW = [
+    *((lambda name=name: getattr(het_tf, name), ImportError,
+       rf"het_tf\.{name} needs TensorFlow, and Keras' backend is '{BACKEND}'")
+      for name in ("export", "inputs", "serving")),
+    (lambda: het_tf.callbacks.TableStats("logs"), ImportError, "log_dir of TableStats needs TensorFlow"),
+    (lambda: layer(cache=het_tf.Cache(device="gpu")), RuntimeError, r"give Cache\(device='cpu'\)"),
+    *((lambda kind=kind: layer()(of_tensorflow(kind)), ValueError,
+       f"feature 't': ids or weights are a {kind}.*padding_id")
+      for kind in ("RaggedTensor", "SparseTensor")),
+]  # fmt: skip
+
+
 @elsewhere
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        *((lambda name=name: getattr(het_tf, name), ImportError,
-           rf"het_tf\.{name} needs TensorFlow, and Keras' backend is '{BACKEND}'")
-          for name in ("export", "inputs", "serving")),
-        (lambda: het_tf.callbacks.TableStats("logs"), ImportError, "log_dir of TableStats needs TensorFlow"),
-        (lambda: layer(cache=het_tf.Cache(device="gpu")), RuntimeError, r"give Cache\(device='cpu'\)"),
-        *((lambda kind=kind: layer()(of_tensorflow(kind)), ValueError,
-           f"feature 't': ids or weights are a {kind}.*padding_id")
-          for kind in ("RaggedTensor", "SparseTensor")),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("call", "error", "words"), OF_TENSORFLOW)
 def test_what_needs_tensorflow(call, error, words):
     with pytest.raises(error, match=words):
         call()
@@ -121,12 +106,16 @@ def test_what_needs_tensorflow(call, error, words):
 
 def test_a_model_that_nobody_can_follow():
     inputs = keras.Input((), dtype="int32")
-    model = keras.Model(inputs, layer()(inputs))
-    with pytest.raises(ValueError, match="tables are in this process, where no follower can read them"):
-        het_tf.publish(model)
-    with pytest.raises(ValueError, match="tables are in this process, where no follower can read them"):
-        model.compile("sgd", "mse")
-        model.fit(IDS, np.ones((2, DIM)), callbacks=[het_tf.callbacks.Publish()], verbose=0)
+    model = keras.Model(inputs, layer()(inputs), name="clicks")
+    model.compile("sgd", "mse")
+    said = "model is 'clicks', whose tables are in this process, where no follower can read them"
+    publish = het_tf.callbacks.Publish()
+    for call in (
+        lambda: het_tf.publish(model),
+        lambda: model.fit(IDS, np.ones((2, DIM)), callbacks=[publish], verbose=0),
+    ):
+        with pytest.raises(ValueError, match=f"{said}.*`het ps up`.*HET_PS or het_tf.init"):
+            call()
     assert het_tf.Table("t").updates == 0
 
 
@@ -134,26 +123,18 @@ def ones(*shape):
     return keras.ops.ones(shape)
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        (lambda embed: embed(IDS[None], weights=ones(1, 3)), ValueError, "weights have shape"),
-        (lambda embed: embed(ones(1, 3)), ValueError, "ids are float32; they must be integers or strings"),
-        (lambda embed: embed(keras.ops.convert_to_tensor(np.int32(3))), ValueError, "a scalar"),
-        (lambda embed: embed.anchor.assign(np.ones((64, 2), "float32")), RuntimeError, "is not an array"),
-        (
-            lambda embed: embed.anchor.assign(ones(64, 2)),
-            RuntimeError,
-            "an optimizer updates by its gradient",
-        ),
-        (
-            lambda embed: embed.anchor.assign_sub(ones(64, 2)),
-            RuntimeError,
-            "not moved by a gradient's multiple",
-        ),
-        (lambda embed: het_tf.reset() or embed(IDS), Exception, "A lookup never makes a table"),
-    ],
-)
+BAD_CALLS = [
+    (lambda embed: embed(IDS[None], weights=ones(1, 3)), ValueError, "weights have shape"),
+    (lambda embed: embed(ones(1, 3)), ValueError, "ids are float32; they must be integers or strings"),
+    (lambda embed: embed(keras.ops.convert_to_tensor(np.int32(3))), ValueError, "a scalar"),
+    (lambda embed: embed.anchor.assign(np.ones((64, 2), "float32")), RuntimeError, "is not an array"),
+    (lambda embed: embed.anchor.assign(ones(64, 2)), RuntimeError, "an optimizer updates by its gradient"),
+    (lambda embed: embed.anchor.assign_sub(ones(64, 2)), RuntimeError, "not moved by a gradient's multiple"),
+    (lambda embed: het_tf.reset() or embed(IDS), Exception, "A lookup never makes a table"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "words"), BAD_CALLS)
 def test_calls_and_values_that_do_not_fit(call, error, words):
     embed = layer(combiner="sum")
     start = rows()
@@ -167,6 +148,7 @@ def test_a_gradient_that_is_not_kept_any_more():
 
     def behind(others):
         """A gradient, and then so many others."""
+
         all_of_them = [
             gradients(lambda: keras.ops.sum(embed(IDS)), embed.trainable_variables)[1]
             for _ in range(others + 1)
@@ -186,9 +168,6 @@ def test_modules_of_torch_elsewhere():
     with pytest.raises(ImportError, match=f"needs PyTorch as Keras' backend, and it is '{BACKEND}'"):
         het_tf.torch  # noqa: B018
     assert "torch" not in dir(het_tf)
-
-
-# --- PyTorch ------------------------------------------------------------------------------------------
 
 
 @on_torch

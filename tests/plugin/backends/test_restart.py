@@ -1,7 +1,5 @@
 """A new process predicts as the one that saved, whatever its layers keep beside their variables."""
 
-from __future__ import annotations
-
 import contextlib
 
 import backends_lib
@@ -39,23 +37,19 @@ def point(model):
 
 
 # Way -> how a model is saved in a folder, and what loads a built one.
-WAYS = {
-    "restore": (
-        lambda model, folder: het_tf.checkpoint.save(folder, model),
-        lambda model, folder: het_tf.checkpoint.restore(folder, model),
-    ),
-    "keras": (lambda model, folder: model.save(folder / "m.keras"), None),
-    "h5": (
-        lambda model, folder: model.save_weights(folder / "m.weights.h5"),
-        lambda model, folder: model.load_weights(folder / "m.weights.h5"),
-    ),
-    "tf": (
-        lambda model, folder: point(model).write(str(folder / "m")),
-        lambda model, folder: point(model).read(str(folder / "m")),
-    ),
+SAVE = {
+    "restore": lambda model, folder: het_tf.checkpoint.save(folder, model),
+    "keras": lambda model, folder: model.save(folder / "m.keras"),
+    "h5": lambda model, folder: model.save_weights(folder / "m.weights.h5"),
+    "tf": lambda model, folder: point(model).write(str(folder / "m")),
+}
+LOAD = {
+    "restore": lambda model, folder: het_tf.checkpoint.restore(folder, model),
+    "h5": lambda model, folder: model.load_weights(folder / "m.weights.h5"),
+    "tf": lambda model, folder: point(model).read(str(folder / "m")),
 }
 if BACKEND != "tensorflow":
-    del WAYS["tf"]
+    del SAVE["tf"]
 
 
 def load(way, name, folder):
@@ -64,7 +58,7 @@ def load(way, name, folder):
     if way == "keras":
         het_tf.reset()
         return keras.saving.load_model(folder / "m.keras")
-    WAYS[way][1](fresh, folder)
+    LOAD[way](fresh, folder)
     return fresh
 
 
@@ -85,10 +79,10 @@ def test_predictions_are_those_of_the_process_that_saved(name, tmp_path):
         lacks = name in LACKING.get(way, ())
         return pytest.warns(het_tf.HetWarning, match=named) if lacks else contextlib.nullcontext()
 
-    for way, (save, _) in WAYS.items():
+    for way, save in SAVE.items():
         with told(way):
             save(model, tmp_path)
-    for way in WAYS:
+    for way in SAVE:
         with told(way):
             fresh = load(way, name, tmp_path)
         if name not in LACKING.get(way, ()):

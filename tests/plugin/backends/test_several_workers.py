@@ -1,7 +1,5 @@
 """Two ranks on each backend, started by `het run`, Horovod or the variables of torchrun."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -31,8 +29,7 @@ SYNCHRONOUS = het_tf.Cache(rows=64, staleness=0)
 
 def data():
     """What all ranks together read in batches of ranks * BATCH."""
-    rng = np.random.default_rng(3)
-    ids = rng.integers(0, IDS, (ROWS, 2)).astype("int32")
+    ids = np.random.default_rng(3).integers(0, IDS, (ROWS, 2)).astype("int32")
     return ids, (ids.sum(1, keepdims=True) % 3 == 0).astype("float32")
 
 
@@ -298,21 +295,21 @@ HOROVOD = (on_tensorflow, ranks.HOROVOD)
 LONG = pytest.mark.long
 
 
-@pytest.mark.parametrize(
-    ("launcher", "victim", "how", "others", "cause"),
-    [
-        ("het_tf", 1, "kill", "rank 1 (has ended|is lost)", KILLED),
-        pytest.param("het_tf", 1, "stop", "rank 1 is lost: nothing has come from it for 2 s; its process is",
-                     ".* is stopped", marks=on_tensorflow),
-        pytest.param("het_tf", 1, "error", "rank 1 has ended", f".* failed first: .*{ERROR}",
-                     marks=[LONG] if BACKEND == "tensorflow" else []),
-        pytest.param("horovod", 0, "kill", "", "Process 0 exit with status code 137", marks=HOROVOD),
-        pytest.param("horovod", 1, "kill", "", "Process 1 exit with status code 137", marks=[LONG, *HOROVOD]),
-        pytest.param("horovod", 1, "error", "", ERROR, marks=[LONG, *HOROVOD]),
-        # Rank 0 kept the server for the stopped rank, which can send nothing, after its own step had failed.
-        pytest.param("horovod", 1, "stop", "", STOPPED, marks=[LONG, *HOROVOD]),
-    ],
-)  # fmt: skip
+LOSSES = [
+    ("het_tf", 1, "kill", "rank 1 (has ended|is lost)", KILLED),
+    pytest.param("het_tf", 1, "stop", "rank 1 is lost: nothing has come from it for 2 s; its process is",
+                 ".* is stopped", marks=on_tensorflow),
+    pytest.param("het_tf", 1, "error", "rank 1 has ended", f".* failed first: .*{ERROR}",
+                 marks=[LONG] if BACKEND == "tensorflow" else []),
+    pytest.param("horovod", 0, "kill", "", "Process 0 exit with status code 137", marks=HOROVOD),
+    pytest.param("horovod", 1, "kill", "", "Process 1 exit with status code 137", marks=[LONG, *HOROVOD]),
+    pytest.param("horovod", 1, "error", "", ERROR, marks=[LONG, *HOROVOD]),
+    # Rank 0 kept the server for the stopped rank, which can send nothing, after its own step had failed.
+    pytest.param("horovod", 1, "stop", "", STOPPED, marks=[LONG, *HOROVOD]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("launcher", "victim", "how", "others", "cause"), LOSSES)
 def test_a_rank_that_is_lost_is_named_and_leaves_nothing(tmp_path, launcher, victim, how, others, cause):
     """A rank that is stopped ended a job of Horovod after 48 s, with an error that named no rank."""
     names = ("STALL_SHUTDOWN_TIME", "STALL_CHECK_TIME", "GLOO_TIMEOUT") if how == "stop" else ()
@@ -376,17 +373,17 @@ HOROVODRUN = {
 }  # fmt: skip
 
 
+BAD_LAUNCHES = [
+    (TORCHRUN, het_tf.init, ValueError, "torchrun runs 2 ranks, which share tables, and no para"),
+    (TORCHRUN, partial(het_tf.init, ps=""), ValueError, 'ps is "", the store inside each process, but '),
+    (TORCHRUN, embedding, RuntimeError, r"torchrun runs 2 ranks, but het_tf was not told"),
+    (HOROVODRUN, partial(het_tf.init, ps="unix:///nowhere"), NotImplementedError,
+     f"Keras' backend is '{BACKEND}', and het_tf uses Horovod on"),
+]  # fmt: skip
+
+
 @elsewhere
-@pytest.mark.parametrize(
-    ("variables", "call", "error", "words"),
-    [
-        (TORCHRUN, het_tf.init, ValueError, "torchrun runs 2 ranks, which share tables, and no para"),
-        (TORCHRUN, partial(het_tf.init, ps=""), ValueError, 'ps is "", the store inside each process, but '),
-        (TORCHRUN, embedding, RuntimeError, r"torchrun runs 2 ranks, but het_tf was not told"),
-        (HOROVODRUN, partial(het_tf.init, ps="unix:///nowhere"), NotImplementedError,
-         f"Keras' backend is '{BACKEND}', and het_tf uses Horovod on"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("variables", "call", "error", "words"), BAD_LAUNCHES)
 def test_ranks_that_cannot_train_together_are_refused(monkeypatch, variables, call, error, words):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)

@@ -3,8 +3,6 @@
 Runs where PyTorch and JAX are; HET_TEST_TENSORFLOW names a Python with TensorFlow (`make test-backends`).
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import subprocess
@@ -23,9 +21,7 @@ PYTHONS = {"torch": sys.executable, "jax": sys.executable}
 if other := os.environ.get("HET_TEST_TENSORFLOW"):
     PYTHONS["tensorflow"] = other
 OTHERS = ("torch", "jax")
-with_tensorflow = pytest.mark.skipif(
-    "tensorflow" not in PYTHONS, reason="HET_TEST_TENSORFLOW names no Python"
-)
+NO_TENSORFLOW = "HET_TEST_TENSORFLOW names no Python"
 
 pytestmark = [
     pytest.mark.slow,
@@ -55,23 +51,16 @@ def halved_squares(y, predicted):
 def exact_model():
     item = het_tf.TableConfig("item", 8, optimizer="adam", l2=1e-3, max_norm=2.0)
     wide = het_tf.TableConfig("wide", 1, optimizer="ftrl", l2=1e-4)
-    features = {"item": (), "history": (2,), "user": (3,)}
-    embed = het_tf.keras.EmbeddingCollection(
-        {
-            "item": het_tf.FeatureConfig(item),
-            "history": het_tf.FeatureConfig(item, combiner="mean", padding_id=-1),
-            "user": het_tf.FeatureConfig(wide),
-        },
-        cache=het_tf.Cache(staleness=0),
-        name="embed",
-        reuse=True,
-    )
-    inputs = inputs_of(features)
-    rows = embed(inputs)
+    shapes = {"item": (), "history": (2,), "user": (3,)}
+    history = het_tf.FeatureConfig(item, combiner="mean", padding_id=-1)
+    features = {"item": het_tf.FeatureConfig(item), "history": history, "user": het_tf.FeatureConfig(wide)}
+    options = {"cache": het_tf.Cache(staleness=0), "name": "embed", "reuse": True}
+    inputs = inputs_of(shapes)
+    rows = het_tf.keras.EmbeddingCollection(features, **options)(inputs)
     out = keras.layers.Concatenate()([rows["item"], rows["history"], keras.layers.Flatten()(rows["user"])])
     model = keras.Model(inputs, out)
     model.compile("sgd", halved_squares)
-    return model, *data(features, 19)
+    return model, *data(shapes, 19)
 
 
 def tables(names, namespace=None):
@@ -173,9 +162,6 @@ def serve(folder: str, ids: dict) -> dict:
     return found
 
 
-# --- what they must agree in -------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def run(tmp_path_factory):
     return partial(run_in, tmp_path_factory)
@@ -208,12 +194,6 @@ def trained(tmp_path_factory, server):
     return folder, found
 
 
-def assert_equal(mine, others):
-    assert mine.keys() == others.keys()
-    for name, one in mine.items():
-        np.testing.assert_array_equal(one, others[name], err_msg=name)
-
-
 @pytest.mark.parametrize("where", ["exact", "server"])
 def test_rows_slots_and_clocks_are_equal_bit_for_bit(trained, server, where):
     """At the server with staleness 0 as of one process."""
@@ -222,21 +202,21 @@ def test_rows_slots_and_clocks_are_equal_bit_for_bit(trained, server, where):
     first = trained[1]["torch"]["exact"]
     assert len(first["item/ids"]) == 200 and first["item/clocks"].max() > 20
     for backend in PYTHONS:
-        assert_equal(trained[1][backend][where], first)
+        np.testing.assert_equal(trained[1][backend][where], first)
 
 
 @pytest.mark.parametrize("pair", itertools.permutations(["tensorflow", *OTHERS], 2), ids="-opens-".join)
 def test_each_opens_what_another_has_saved(trained, server, run, pair):
     if not set(pair) <= set(PYTHONS):
-        pytest.skip("HET_TEST_TENSORFLOW names no Python")
+        pytest.skip(NO_TENSORFLOW)
     opener, saver = pair
     found = run(opener, open_it, folder=trained[0], other=saver, server=server)
     assert set(found) == {"weights", "checkpoint", "keras", *(["server"] if server else [])}
     for one in found.values():
-        assert_equal(one, trained[1][saver]["exact"])
+        np.testing.assert_equal(one, trained[1][saver]["exact"])
 
 
-@with_tensorflow
+@pytest.mark.skipif("tensorflow" not in PYTHONS, reason=NO_TENSORFLOW)
 @ranks.SERVER
 def test_tensorflow_serves_what_others_train_and_publish(tmp_path, server, run):
     """TensorFlow exports the model once; rows and dense weights follow those of the other backend."""

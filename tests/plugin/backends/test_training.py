@@ -1,7 +1,5 @@
 """A table learns what a variable of rows learns: fit, loops and every optimizer, on each backend of Keras."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import pytest
@@ -60,22 +58,20 @@ def agree(found, largest=2e-6):
         close(mine, other, largest)
 
 
-@pytest.mark.parametrize(
-    "compile_args",
-    [{}, {"run_eagerly": True}, pytest.param({"steps_per_execution": 3}, marks=on_tensorflow)],
-)
-def test_fit(compile_args):
-    agree(fitted(lambda: keras.optimizers.SGD(0.1), **compile_args))
-    assert het_tf.Table("t").updates == 12
+FITS = [
+    ({}, {}, 12),
+    ({}, {"run_eagerly": True}, 12),
+    pytest.param({}, {"steps_per_execution": 3}, 12, marks=on_tensorflow),
+    ({"gradient_accumulation_steps": 3}, {}, 4),
+    ({"loss_scale_factor": 64.0, "gradient_accumulation_steps": 2}, {}, 6),
+]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"gradient_accumulation_steps": 3}, {"loss_scale_factor": 64.0, "gradient_accumulation_steps": 2}],
-)
-def test_options_that_scale_or_add_gradients(options):
-    agree(fitted(lambda: keras.optimizers.SGD(0.1, **options)))
-    assert het_tf.Table("t").updates == 12 // options.get("gradient_accumulation_steps", 1)
+@pytest.mark.parametrize(("options", "compile_args", "updates"), FITS)
+def test_fit(options, compile_args, updates):
+    """Also by optimizers that scale or add gradients."""
+    agree(fitted(lambda: keras.optimizers.SGD(0.1, **options), **compile_args))
+    assert het_tf.Table("t").updates == updates
 
 
 def test_accumulated_gradients_are_one_to_an_optimizer_with_slots():
@@ -101,10 +97,11 @@ MORE = {"clipnorm": 1.0, "weight_decay": 1e-3, "use_ema": True}
 MORE |= {} if BACKEND == "jax" else {"ema_overwrite_frequency": 4}
 
 
+EVERY = [*((name, {}) for name in ALL), ("Adam", {"global_clipnorm": 1.0}), ("Adam", MORE)]
+
+
 @pytest.mark.filterwarnings("ignore:.*use_ema=True")
-@pytest.mark.parametrize(
-    ("name", "options"), [*((name, {}) for name in ALL), ("Adam", {"global_clipnorm": 1.0}), ("Adam", MORE)]
-)
+@pytest.mark.parametrize(("name", "options"), EVERY)
 def test_every_optimizer_trains_dense_and_table(name, options):
     model = model_of(het_tf.keras.Embedding(DIM, name="t", optimizer=het_tf.optimizers.SGD(0.05)))
     eager = BACKEND == "tensorflow" and name != "Adam"  # a graph of each takes seconds
@@ -119,9 +116,6 @@ def test_every_optimizer_trains_dense_and_table(name, options):
     assert history["loss"][1] < history["loss"][0]
     assert not array(model.layers[1].anchor.value).any()
     assert not any("anchor" in one.path for one in model.optimizer.variables)
-
-
-# --- loops ------------------------------------------------------------------------------------------------
 
 
 def loop(step):
@@ -213,9 +207,6 @@ def test_fit_ends_with_the_error_of_its_step():
     assert het_tf.Table("t").updates == 4
 
 
-# --- rates --------------------------------------------------------------------------------------------
-
-
 def moved(rate, optimizer, change):
     """How far an element of a row moves in each of 4 steps of fit, whose gradient is 1."""
     layer = het_tf.keras.Embedding(1, name="t", optimizer=het_tf.optimizers.SGD(rate))
@@ -262,9 +253,9 @@ def test_a_frozen_layer_and_calls_without_training_learn_nothing():
     assert np.abs(array(model.layers[-1].kernel) - kernel).max() > 0
 
 
-@pytest.mark.parametrize(
-    ("policy", "largest"),
-    [("mixed_bfloat16", 0.05), pytest.param("mixed_float16", 0.01, marks=on_tensorflow)],
-)
+POLICIES = [("mixed_bfloat16", 0.05), pytest.param("mixed_float16", 0.01, marks=on_tensorflow)]
+
+
+@pytest.mark.parametrize(("policy", "largest"), POLICIES)
 def test_mixed_precision(policy, largest):
     agree(fitted(lambda: keras.optimizers.SGD(0.1), policy=policy), largest)

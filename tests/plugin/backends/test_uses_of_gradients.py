@@ -1,7 +1,5 @@
 """What programs do between a gradient and an update equals what a dense layer does, or is refused by name."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import pytest

@@ -5,22 +5,20 @@ import json
 import math
 import os
 import shutil
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from rules_lib import learn
+from rules_lib import keras, learn
+from tools_lib import python
 
 import het_tf
 from het_tf.optimizers import Adagrad, RowWiseAdagrad
 from het_tf.python import library, versions
 from het_tf.python.session import native
 
-keras = tf.keras
 pytestmark = [pytest.mark.usefixtures("fresh")]
 
 PACKAGE = Path(het_tf.__file__).resolve().parent
@@ -75,9 +73,8 @@ OF_KERAS = [
 
 def test_arguments_of_keras_embedding_are_taken(caplog):
     """Would catch: an argument that has another meaning here, and one that is dropped without a word."""
-    made = het_tf.keras.Embedding(
-        input_dim=1000, output_dim=2, mask_zero=True, name="t", input_length=3, embeddings_initializer="ones"
-    )
+    more = {"input_length": 3, "embeddings_initializer": "ones"}
+    made = het_tf.keras.Embedding(input_dim=1000, output_dim=2, mask_zero=True, name="t", **more)
     assert [record.getMessage() for record in caplog.records] == [
         "het_tf.keras.Embedding 't': input_dim is ignored: a table has no size, and every id is legal",
         "het_tf.keras.Embedding 't': input_length is ignored: ids may have any length",
@@ -116,10 +113,7 @@ BAD_CACHES = [
     (dict(staleness=1.5), r"cache.staleness is 1.5"),
     (dict(staleness=het_tf.Bounds(-2, 0)), r"cache.staleness.pull is -2"),
     (dict(staleness=het_tf.Bounds(0, -2)), r"cache.staleness.push is -2"),
-    (
-        dict(staleness=het_tf.Bounds(0, "unbounded")),
-        r'staleness.push is "unbounded"; it must be a n.*math.inf',
-    ),
+    (dict(staleness=het_tf.Bounds(0, "unbounded")), r'.push is "unbounded"; it must be a n.*math.inf'),
     (dict(rows=-1), r"cache.rows is -1; it must be an integer from 0 to 4294967294"),
     (dict(rows=2**32 - 1), r"cache.rows is 4294967295"),
     (dict(bytes=0), r"cache.bytes is 0; it must be an integer from 1"),
@@ -172,10 +166,7 @@ ELSEWHERE = [
 CALLS = [
     *((partial(embedding, **given), ValueError, f"(?s){words}") for given, words in BAD),
     *((partial(het_tf.Cache, **given), ValueError, words) for given, words in BAD_CACHES),
-    *(
-        (partial(het_tf.keras.Embedding, *given, **named), TypeError, words)
-        for given, named, words in OF_KERAS
-    ),
+    *((partial(het_tf.keras.Embedding, *of, **more), TypeError, words) for of, more, words in OF_KERAS),
     *((call, ValueError, words) for call, words in ELSEWHERE),
 ]
 
@@ -306,9 +297,8 @@ def test_memory_ends_outside_of_a_step():
 
 def use_in_a_process(paths, code="import het_tf; het_tf.tables()", **variables):
     # Not in the source tree: Python looks into the current directory first.
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    command, variables = [sys.executable, "-c", code], environment | variables
-    done = subprocess.run(command, cwd=paths[0], capture_output=True, text=True, env=variables, timeout=300)
+    environment = {"PYTHONPATH": os.pathsep.join(map(str, paths)), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = python("-c", code, status=None, cwd=paths[0], **environment, **variables)
     return done.returncode, done.stdout, (done.stderr.strip() or "nothing").splitlines()[-1]
 
 
@@ -321,20 +311,20 @@ MISSING = "raise ImportError('No module named x')"
 WORKS = "works with TensorFlow >=2.16,<2.22 and Keras >=3.10,"
 
 
-@pytest.mark.parametrize(
-    ("modules", "variables", "words"),
-    [
-        ({"tensorflow": MISSING}, {},
-         "needs TensorFlow (or KERAS_BACKEND=torch or jax), which does not import (No module named x)"),
-        ({"tensorflow": version("2.15.1")}, {}, f"{WORKS} not TensorFlow 2.15.1"),
-        ({"tensorflow": version("2.22.0")}, {}, f"{WORKS} not TensorFlow 2.22.0"),
-        ({"keras": MISSING}, {}, f"{WORKS} but Keras does not import (No module named x)"),
-        ({"keras": version("2.15.0")}, {}, f"{WORKS} not Keras 2.15.0"),
-        ({"keras": version("3.9.2")}, {}, f"{WORKS} not Keras 3.9.2"),
-        ({}, {"TF_USE_LEGACY_KERAS": "1"},
-         f"{WORKS} not Keras 2 (tf-keras), which TF_USE_LEGACY_KERAS=1 chooses"),
-    ],
-)  # fmt: skip
+VERSIONS = [
+    ({"tensorflow": MISSING}, {},
+     "needs TensorFlow (or KERAS_BACKEND=torch or jax), which does not import (No module named x)"),
+    ({"tensorflow": version("2.15.1")}, {}, f"{WORKS} not TensorFlow 2.15.1"),
+    ({"tensorflow": version("2.22.0")}, {}, f"{WORKS} not TensorFlow 2.22.0"),
+    ({"keras": MISSING}, {}, f"{WORKS} but Keras does not import (No module named x)"),
+    ({"keras": version("2.15.0")}, {}, f"{WORKS} not Keras 2.15.0"),
+    ({"keras": version("3.9.2")}, {}, f"{WORKS} not Keras 3.9.2"),
+    ({}, {"TF_USE_LEGACY_KERAS": "1"},
+     f"{WORKS} not Keras 2 (tf-keras), which TF_USE_LEGACY_KERAS=1 chooses"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("modules", "variables", "words"), VERSIONS)
 @pytest.mark.parametrize("code", ["import het_tf; het_tf.tables()", "import het_tf.keras"])
 def test_other_versions_are_refused_by_one_line(tmp_path, code, modules, variables, words):
     for name, source in {"tensorflow": version("2.16.2"), "keras": version("3.10.0"), **modules}.items():
@@ -353,25 +343,12 @@ def test_the_wheel_asks_for_the_versions_that_work():
         assert f'"{asked}"' in project
 
 
-@pytest.fixture
-def package_without_library(tmp_path):
-    """A copy of the Python files."""
-    ignored = shutil.ignore_patterns("lib", "core", "kernels", "ops", "__pycache__")
-    shutil.copytree(PACKAGE, tmp_path / "het_tf", ignore=ignored)
-    return tmp_path
-
-
-@pytest.mark.long
-def test_the_native_library_is_missing(package_without_library):
-    code, _, line = use_in_a_process([package_without_library])
-    assert code != 0
-    assert line.startswith("ImportError: het_tf's native library ")
-    assert "/het_tf/lib/libhet_tf.so is missing; run: make wheel in het_tf's source tree, then " in line
-
-
 def test_the_native_library_is_broken(tmp_path, monkeypatch):
-    with pytest.raises(ImportError, match=r"het_tf's native library .*/none\.so is missing; run: "):
-        library.load(tmp_path / "none.so")
+    with monkeypatch.context() as outside:
+        outside.setattr(versions, "TREE", None)
+        missing = r"^het_tf's native library .*/none\.so is missing; run: make wheel in het_tf's source tree"
+        with pytest.raises(ImportError, match=missing):
+            library.load(tmp_path / "none.so")
     (tmp_path / "libhet_tf.so").write_bytes(b"no library")
     monkeypatch.setattr(native, "LIBRARY", tmp_path / "libhet_tf.so")
     with pytest.raises(ImportError, match=r"native library does not load \(.*\); run: make -C .* build"):
@@ -386,6 +363,9 @@ def test_a_cpu_that_the_library_was_not_built_for(monkeypatch):
         library.load(native.LIBRARY)
 
 
-def test_the_package_and_the_doctor_import_nothing_else(package_without_library):
+def test_the_package_and_the_doctor_import_nothing_else(tmp_path):
+    """A copy of the Python files, without a library."""
+    ignored = shutil.ignore_patterns("lib", "core", "kernels", "ops", "__pycache__")
+    shutil.copytree(PACKAGE, tmp_path / "het_tf", ignore=ignored)
     code = "import sys, het_tf.doctor; print(sorted({'tensorflow', 'keras', 'numpy'} & set(sys.modules)))"
-    assert use_in_a_process([package_without_library], code) == (0, "[]\n", "nothing")
+    assert use_in_a_process([tmp_path], code) == (0, "[]\n", "nothing")

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from floats_lib import assert_close
-from rules_lib import learn
+from rules_lib import keras, learn
 
 import het_tf
 
-keras = tf.keras
 pytestmark = [pytest.mark.usefixtures("fresh")]
 
 DIM = 3
@@ -102,8 +101,7 @@ def test_max_sequence_length(kind, length):
 
 
 def test_two_ragged_axes_combine_over_the_inner_one():
-    ids = tf.ragged.constant([[[1, 2], [3]], [[]], []], dtype=tf.int64)
-    rows = embedding("sum")(ids)
+    rows = embedding("sum")(tf.ragged.constant([[[1, 2], [3]], [[]], []], dtype=tf.int64))
     assert rows.row_lengths().numpy().tolist() == [2, 1, 0]
     np.testing.assert_allclose(rows.values, [row(1) + row(2), row(3), np.zeros(DIM)], rtol=1e-6)
 

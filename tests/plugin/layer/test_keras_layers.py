@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from floats_lib import assert_close
-from rules_lib import learn
+from rules_lib import keras, learn
 
 import het_tf
 from het_tf.python.session import settings
 
-keras = tf.keras
 pytestmark = pytest.mark.usefixtures("fresh")
 
 SGD = het_tf.optimizers.SGD
@@ -62,8 +61,7 @@ def test_one_op_serves_all_features():
 
 
 def test_structures_and_extra_keys():
-    table = het_tf.TableConfig("t", 2)
-    feature = het_tf.FeatureConfig(table)
+    feature = het_tf.FeatureConfig(het_tf.TableConfig("t", 2))
     ids = tf.constant([1, 2])
     single = het_tf.keras.EmbeddingCollection(feature)(ids)
     listed = het_tf.keras.EmbeddingCollection([feature, feature])([ids, ids])
@@ -100,10 +98,8 @@ def test_output_dtype_follows_the_policy_and_tables_are_float32():
 def test_output_shapes_are_the_same_by_every_way(shape, combiner, length, want):
     layer = het_tf.keras.Embedding(4, name="t", combiner=combiner, max_sequence_length=length)
     assert tuple(layer.compute_output_shape(shape)) == want
-    symbolic = layer(keras.Input(shape[1:], batch_size=shape[0], dtype="int64"))
-    assert tuple(symbolic.shape) == want
-    concrete = [6 if extent is None else extent for extent in shape]
-    result = layer(tf.zeros(concrete, tf.int64))
+    assert tuple(layer(keras.Input(shape[1:], batch_size=shape[0], dtype="int64")).shape) == want
+    result = layer(tf.zeros([6 if extent is None else extent for extent in shape], tf.int64))
     assert all(b is None or a == b for a, b in zip(result.shape, want, strict=True))
     graph = tf.function(layer).get_concrete_function(tf.TensorSpec(shape, tf.int64))
     assert tuple(graph.structured_outputs.shape) == want
@@ -112,9 +108,6 @@ def test_output_shapes_are_the_same_by_every_way(shape, combiner, length, want):
 def test_no_mask_without_padding_or_with_a_combiner():
     for name, more in (("a", {}), ("b", {"padding_id": 0, "combiner": "sum"})):
         assert het_tf.keras.Embedding(4, name=name, **more).compute_mask(tf.constant([[1]])) is None
-
-
-# --- configurations -------------------------------------------------------------------------------
 
 
 def roundtrip(layer):
@@ -163,9 +156,6 @@ def test_an_exported_graph_reads_the_tables_of_the_process(tmp_path):
     het_tf.reset()
     with pytest.raises(tf.errors.FailedPreconditionError, match="no table"):
         served(**ids)
-
-
-# --- caches, callbacks, threads -------------------------------------------------------------------
 
 
 def test_cache_options_reach_the_core():

@@ -75,8 +75,7 @@ def test_a_lookup_without_training_remembers_nothing():
 
 def test_a_table_that_was_made_anew_is_found_again():
     features = one()
-    out = features.lookup([1], training=True)
-    features.apply(out.token, [[1]], [np.ones((1, 4))])
+    features.apply(features.lookup([1], training=True).token, [[1]], [np.ones((1, 4))])
     np.testing.assert_array_equal(features.lookup([1]).rows[0], [[-1] * 4])  # the kernel remembers the table
     native.call("HetReset", "")
     with pytest.raises(tf.errors.FailedPreconditionError, match="no table 't'"):
@@ -94,14 +93,14 @@ def test_a_graph_made_for_another_spec_is_refused():
         Features(table_spec(dim=5)).lookup([1])
 
 
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        *(({"grads": [np.ones(shape)]}, r"must be \[1, 4\]") for shape in ((1, 3), (2, 4), (1, 4, 1), (4,))),
-        ({"rates": [1.0, 1.0]}, "2 learning rates for 1 tables"),
-        ({"rates": [np.nan]}, "not finite"),
-    ],
-)
+BAD_UPDATES = [
+    *(({"grads": [np.ones(shape)]}, r"must be \[1, 4\]") for shape in ((1, 3), (2, 4), (1, 4, 1), (4,))),
+    ({"rates": [1.0, 1.0]}, "2 learning rates for 1 tables"),
+    ({"rates": [np.nan]}, "not finite"),
+]
+
+
+@pytest.mark.parametrize(("more", "words"), BAD_UPDATES)
 def test_gradients_and_rates_that_do_not_fit(more, words):
     features = one()
     out = features.lookup([1], training=True)
@@ -114,17 +113,17 @@ def test_hints_of_a_wrong_dim_are_refused():
         one().lookup([1], hints=[tf.zeros([0, 5])])
 
 
-@pytest.mark.parametrize(
-    "specs, message",
-    [
-        ("{", "not the JSON"),
-        ("{}", "not the JSON"),
-        ('{"tables": [], "features": [{"table": 0}]}', "names table 0 of 0"),
-        ('{"tables": [{"name": "t", "dim": 0}], "features": [{"table": 0}]}', "dim is 0"),
-        ('{"tables": [{"name": "t", "dim": 4}], "features": []}', "1 tables, one a feature, but specs has 0"),
-        ('{"tables": [{"name": "u", "dim": 4}], "features": [{"table": 0}]}', "says 't' for feature 0"),
-    ],
-)
+BAD_SPECS = [
+    ("{", "not the JSON"),
+    ("{}", "not the JSON"),
+    ('{"tables": [], "features": [{"table": 0}]}', "names table 0 of 0"),
+    ('{"tables": [{"name": "t", "dim": 0}], "features": [{"table": 0}]}', "dim is 0"),
+    ('{"tables": [{"name": "t", "dim": 4}], "features": []}', "1 tables, one a feature, but specs has 0"),
+    ('{"tables": [{"name": "u", "dim": 4}], "features": [{"table": 0}]}', "says 't' for feature 0"),
+]
+
+
+@pytest.mark.parametrize("specs, message", BAD_SPECS)
 def test_broken_specs_are_refused(specs, message):
     ids, hints = [tf.constant([1], tf.int64)], [tf.zeros([0, 4])]
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
@@ -132,5 +131,4 @@ def test_broken_specs_are_refused(specs, message):
 
 
 def test_build_info():
-    info = native.build_info()
-    assert set(info) == {"version", "compiler", "march", "tf_headers", "build_type"}
+    assert set(native.build_info()) == {"version", "compiler", "march", "tf_headers", "build_type"}

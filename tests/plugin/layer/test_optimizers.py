@@ -10,21 +10,18 @@ Adam with beta_2 = 0.999 differs by 5.8e-6, which is Keras' own distance from fl
 float32).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from floats_lib import SUM, assert_close
-from rules_lib import learn
+from rules_lib import keras, learn
 
 import het_tf
 
 STEPS = 40
 opt = het_tf.optimizers
-keras = tf.keras
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh")]
 
 # Optimizer, its parameters, their names in Keras if others, and slots: of dim floats, and of one.
@@ -104,9 +101,8 @@ def test_training_equals_the_optimizer_of_keras_or_the_formula(fresh, case, mode
         reference = getattr(keras.optimizers, optimizer.__name__)(learning_rate=0.05, **given)
     rate = tf.Variable(0.05)
     uniform = het_tf.initializers.RandomUniform(-0.5, 0.5)
-    layer = het_tf.keras.Embedding(
-        dim, table="t", optimizer=optimizer(rate, **params), initializer=uniform, **MODES[mode]
-    )
+    more = {"optimizer": optimizer(rate, **params), "initializer": uniform, **MODES[mode]}
+    layer = het_tf.keras.Embedding(dim, table="t", **more)
     ids, table = np.array([1 - 2**63, *range(-5, 5), 2**62]), het_tf.Table("t")  # as to_numpy orders them
     before = table.lookup(ids)
     variable = tf.Variable(before, dtype=tf.float64 if of_keras is None else tf.float32)
@@ -129,18 +125,14 @@ def test_training_equals_the_optimizer_of_keras_or_the_formula(fresh, case, mode
     assert np.abs(variable.numpy() - before).max() > 0.1, "the test must move the values"
 
 
-# --- default arguments ------------------------------------------------------------------------------------
-
 USERS, ITEMS, ROWS = 400, 200, 16_384
 
 
 def clicks(seed):
     """Ids of users and items, and labels by a bias of each: a perfect model's AUC is about 0.8."""
     rng = np.random.default_rng(seed)
-    of_user, of_item = (
-        np.random.default_rng(0).normal(size=USERS),
-        np.random.default_rng(1).normal(size=ITEMS),
-    )
+    of_user = np.random.default_rng(0).normal(size=USERS)
+    of_item = np.random.default_rng(1).normal(size=ITEMS)
     users, items = rng.integers(0, USERS, ROWS), rng.integers(0, ITEMS, ROWS)
     chance = 1 / (1 + np.exp(-of_user[users] - of_item[items]))
     return (users, items), (rng.random(ROWS) < chance).astype(np.float32)

@@ -3,16 +3,17 @@
 What loops do on each backend is tests/plugin/backends/test_training.py and test_uses_of_gradients.py.
 """
 
+from functools import partial
+
 import numpy as np
 import pytest
 import tensorflow as tf
 from backends_lib import DIM, IDS, Reference, rows
 from floats_lib import MODEL, TRAINED, assert_close
-from rules_lib import MODES, data, embedding, make_model
+from rules_lib import MODES, data, embedding, keras, make_model
 
 import het_tf
 
-keras = tf.keras
 pytestmark = pytest.mark.usefixtures("fresh")
 LOOPS = {}
 
@@ -160,9 +161,8 @@ def recomputed(model, batch):
 @tf.autograph.experimental.do_not_convert
 def mapped(model, batch):
     parts = (tf.reshape(batch[0], [4, 2]), tf.reshape(batch[1], [4, 2, 1]))
-    return model.gradients(
-        lambda: tf.reduce_mean(tf.map_fn(model.loss, parts, fn_output_signature=tf.float32))
-    )
+    losses = partial(tf.map_fn, model.loss, parts, fn_output_signature=tf.float32)
+    return model.gradients(lambda: tf.reduce_mean(losses()))
 
 
 @learns()
@@ -187,8 +187,7 @@ def penalised(model, batch):
     def loss():
         with tf.GradientTape() as inner:
             inner.watch(scale)
-            out = model.head(model.layers[0](ids) * scale)
-            value = tf.reduce_mean((out - labels) ** 2)
+            value = tf.reduce_mean((model.head(model.layers[0](ids) * scale) - labels) ** 2)
         return value + tf.reduce_sum(inner.gradient(value, scale) ** 2)
 
     return model.gradients(loss)
@@ -222,11 +221,8 @@ def two_losses_of_a_persistent_tape(model, batch):
     dot = tf.add_n([tf.reduce_sum(a * b) for a, b in zip(first[1:], second[1:], strict=True)])
     squares = [tf.add_n([tf.reduce_sum(one**2) for one in of[1:]]) for of in (first, second)]
     against = [1 - tf.minimum(dot, 0.0) / one for one in squares]
-    first, second = (
-        [tf.convert_to_tensor(one) * factor for one in of]
-        for of, factor in zip((first, second), against, strict=True)
-    )
-    return summed(first, second)
+    of_both = zip((first, second), against, strict=True)
+    return summed(*([tf.convert_to_tensor(one) * factor for one in of] for of, factor in of_both))
 
 
 @learns()
@@ -239,8 +235,7 @@ def one_of_two_losses(model, batch):
 
 @learns(modes=MODES, updates=0)
 def a_subset(model, batch):
-    found = model.gradients(lambda: model.loss(batch))
-    return list(zip(found, model.variables, strict=True))[1:]
+    return list(zip(model.gradients(lambda: model.loss(batch)), model.variables, strict=True))[1:]
 
 
 @learns(tables=("a", "b"), frozen=0, updates=(0, 4))
@@ -352,10 +347,8 @@ def test_a_gradient_that_nobody_applies_changes_nothing_and_is_counted():
     assert het_tf.Table("t").updates == het_tf.Table("t").size == 0
     assert het_tf.Table("t").stats()["unapplied_gradients"] == 6
     assert het_tf.apply([(None, pair.ours.layers[0].anchor)]) == [] and het_tf.Table("t").updates == 0
-    norms = [
-        tf.norm(tf.convert_to_tensor(model.gradients(lambda m=model: m.loss(batch))[0])) for model in pair
-    ]
-    np.testing.assert_allclose(*norms, rtol=1e-5)
+    of_rows = [model.gradients(lambda m=model: m.loss(batch))[0] for model in pair]
+    np.testing.assert_allclose(*(tf.norm(tf.convert_to_tensor(one)) for one in of_rows), rtol=1e-5)
 
 
 def test_overflow_skips_step_and_lowers_scale():
@@ -379,14 +372,14 @@ def test_overflow_skips_step_and_lowers_scale():
 # --- what is refused; see also tests/plugin/backends/test_refused.py --------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("spoil", "words"),
-    [
-        (lambda ticket: tf.constant(np.roll(ticket.numpy(), 7, 0)),  # of another process
-         r"'t' .*newest 64 gradients.*no row was changed"),
-        (lambda ticket: (het_tf.reset(), ticket)[1], "'t'"),
-    ],
-)  # fmt: skip
+SPOILED = [
+    (lambda ticket: tf.constant(np.roll(ticket.numpy(), 7, 0)),  # of another process
+     r"'t' .*newest 64 gradients.*no row was changed"),
+    (lambda ticket: (het_tf.reset(), ticket)[1], "'t'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spoil", "words"), SPOILED)
 def test_a_gradient_of_before_the_reset_or_of_another_process_is_refused(spoil, words):
     pair = Pair()
     anchor = pair.ours.layers[0].anchor
@@ -419,9 +412,10 @@ def test_a_rate_of_the_model_needs_an_optimizer():
         het_tf.apply([(gradient, layer.anchor)])
 
 
-@pytest.mark.parametrize(
-    "name", ["MirroredStrategy", "MultiWorkerMirroredStrategy", "ParameterServerStrategy", "TPUStrategy"]
-)
+STRATEGIES = ["MirroredStrategy", "MultiWorkerMirroredStrategy", "ParameterServerStrategy", "TPUStrategy"]
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
 def test_strategies_are_refused_by_name(monkeypatch, name):
     """Would catch: replicas that each update the rows."""
     layer = embedding()

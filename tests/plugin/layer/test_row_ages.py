@@ -64,21 +64,20 @@ def test_slots_without_clocks_are_refused():
     with pytest.raises(ValueError, match=r"table 't': .* with slots and without clocks.*Give clocks"):
         table.assign(scanned["ids"], scanned["rows"] + 1, with_slots=True)
     np.testing.assert_array_equal(table.scan()["rows"], scanned["rows"])
-    published = embedding("published", decay_steps=1)
-    train(published, [7], 3)  # AdaGrad's steps need the accumulator alone
+    train(embedding("published", decay_steps=1), [7], 3)  # AdaGrad's steps need the accumulator alone
     scanned = het_tf.Table("published").scan()
     het_tf.Table("published").assign(scanned["ids"], scanned["rows"], with_slots=True)
 
 
-@pytest.mark.parametrize(
-    ("clocks", "with_slots", "words"),
-    [
-        ([-1], True, r"must be integers >= 0 of shape \(1,\)"),
-        ([1, 2], True, r"clocks are int64 of shape \(2,\)"),
-        ([1.0], True, "clocks are float64"),
-        ([1], False, "clocks belong to slots"),
-    ],
-)
+BAD_CLOCKS = [
+    ([-1], True, r"must be integers >= 0 of shape \(1,\)"),
+    ([1, 2], True, r"clocks are int64 of shape \(2,\)"),
+    ([1.0], True, "clocks are float64"),
+    ([1], False, "clocks belong to slots"),
+]
+
+
+@pytest.mark.parametrize(("clocks", "with_slots", "words"), BAD_CLOCKS)
 def test_bad_clocks_are_refused(clocks, with_slots, words):
     embedding()
     table = het_tf.Table("t")

@@ -24,9 +24,13 @@ def train(layer, ids):
     learn(layer, lambda: layer(tf.constant(ids, tf.int64)))
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_size_counts_rows_that_were_written(mode):
-    layer = embedding(**mode)
+@pytest.fixture(params=MODES)
+def layer(request, fresh):
+    """A layer of table "t", directly and with a cache."""
+    return embedding(**request.param)
+
+
+def test_size_counts_rows_that_were_written(layer):
     table = het_tf.Table("t")
     layer(tf.constant([1, 2, 3]), training=False)
     table.lookup([4, 5])
@@ -37,9 +41,7 @@ def test_size_counts_rows_that_were_written(mode):
     assert table.dim == table.row_floats == 4
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_lookup_sees_what_was_trained(mode):
-    layer = embedding(**mode)
+def test_lookup_sees_what_was_trained(layer):
     table = het_tf.Table("t")
     ids = np.array([[7, 8], [9, 7]])
     before = table.lookup(ids)
@@ -52,9 +54,7 @@ def test_lookup_sees_what_was_trained(mode):
     np.testing.assert_array_equal(table.lookup(np.int64(8), stored=True), before[0, 1])
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_assign_sets_rows_and_training_goes_on(mode):
-    layer = embedding(**mode)
+def test_assign_sets_rows_and_training_goes_on(layer):
     table = het_tf.Table("t")
     train(layer, [1])
     values = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -67,9 +67,7 @@ def test_assign_sets_rows_and_training_goes_on(mode):
     np.testing.assert_array_equal(table.lookup([5])[0], values[1])
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_remove_and_clear_bring_initial_rows_back(mode):
-    layer = embedding(**mode)
+def test_remove_and_clear_bring_initial_rows_back(layer):
     table = het_tf.Table("t")
     initial = table.lookup([1, 2, 3])
     train(layer, [1, 2, 3])
@@ -118,8 +116,7 @@ def test_scan_tells_clocks_and_use():
 
 
 def test_stats():
-    layer = embedding(cache=het_tf.Cache(rows=10))
-    train(layer, [1, 2])
+    train(embedding(cache=het_tf.Cache(rows=10)), [1, 2])
     het_tf.flush()
     stats = het_tf.Table("t").stats()
     assert stats["mode"] == "cached" and stats["updates"] == 1 and stats["dim"] == 4
@@ -128,18 +125,18 @@ def test_stats():
     assert het_tf.Table("direct").stats()["mode"] == "direct"
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda table: table.assign([1], np.zeros((1, 3))), r"must be \[N\] and \[N, 4\]"),
-        (lambda table: table.assign([1, 2], np.zeros((1, 4))), r"must be \[N\] and \[N, 4\]"),
-        (lambda table: table.assign([[1]], np.zeros((1, 4))), r"must be \[N\] and \[N, 4\]"),
-        (lambda table: table.assign(1, [0] * 4), r"must be \[N\] and \[N, 4\]"),
-        (lambda table: table.assign([1], [[0, 0, np.nan, 0]]), "NaN or Inf"),
-        (lambda table: table.lookup(tf.ragged.constant([["a"]])), "ids are a RaggedTensor; give a list"),
-        (lambda table: table.remove(tf.sparse.from_dense([1])), "ids are a SparseTensor; give a list"),
-    ],
-)
+BAD_CALLS = [
+    (lambda table: table.assign([1], np.zeros((1, 3))), r"must be \[N\] and \[N, 4\]"),
+    (lambda table: table.assign([1, 2], np.zeros((1, 4))), r"must be \[N\] and \[N, 4\]"),
+    (lambda table: table.assign([[1]], np.zeros((1, 4))), r"must be \[N\] and \[N, 4\]"),
+    (lambda table: table.assign(1, [0] * 4), r"must be \[N\] and \[N, 4\]"),
+    (lambda table: table.assign([1], [[0, 0, np.nan, 0]]), "NaN or Inf"),
+    (lambda table: table.lookup(tf.ragged.constant([["a"]])), "ids are a RaggedTensor; give a list"),
+    (lambda table: table.remove(tf.sparse.from_dense([1])), "ids are a SparseTensor; give a list"),
+]
+
+
+@pytest.mark.parametrize(("call", "words"), BAD_CALLS)
 def test_bad_arguments_change_nothing(call, words):
     train(embedding(), [1])
     before = het_tf.Table("t").to_numpy()
@@ -170,9 +167,8 @@ def test_namespaces():
     assert het_tf.Table("t").size == 0
     assert het_tf.Table("t", namespace="inner").size == 1
     assert "namespace='inner'" in repr(het_tf.Table("t", namespace="inner"))
-    np.testing.assert_array_equal(  # initial rows depend only on seed, name and id
-        outer(tf.constant([5]), training=False), inner(tf.constant([5]), training=False)
-    )
+    initial = [layer(tf.constant([5]), training=False) for layer in (outer, inner)]
+    np.testing.assert_array_equal(*initial)  # they depend only on seed, name and id
     het_tf.reset("inner")
     with pytest.raises(LookupError):
         het_tf.Table("t", namespace="inner")
@@ -193,18 +189,15 @@ def near(x, mean, deviation, off=0.1):
     return abs(x.mean() - mean) < off and abs(x.std() - deviation) < off
 
 
-@pytest.mark.parametrize(
-    ("initializer", "check"),
-    [
-        ("zeros", lambda x: (x == 0).all()),
-        (het_tf.initializers.Constant(3.0), lambda x: (x == 3).all()),
-        (
-            het_tf.initializers.RandomUniform(1, 2),
-            lambda x: x.min() >= 1 and x.max() < 2 and near(x, 1.5, 0.29),
-        ),
-        (het_tf.initializers.RandomNormal(1, 2), lambda x: near(x, 1, 2)),
-    ],
-)
+INITIALIZERS = [
+    ("zeros", lambda x: (x == 0).all()),
+    (het_tf.initializers.Constant(3.0), lambda x: (x == 3).all()),
+    (het_tf.initializers.RandomUniform(1, 2), lambda x: x.min() >= 1 and x.max() < 2 and near(x, 1.5, 0.29)),
+    (het_tf.initializers.RandomNormal(1, 2), lambda x: near(x, 1, 2)),
+]
+
+
+@pytest.mark.parametrize(("initializer", "check"), INITIALIZERS)
 def test_initializers(initializer, check):
     embedding(dim=16, initializer=initializer)
     assert check(het_tf.Table("t").lookup(np.arange(1000)))

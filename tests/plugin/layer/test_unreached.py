@@ -27,16 +27,16 @@ def said(callbacks=(), rate=0.05, compiled=0.1, **options):
     return [str(one.message) for one in found if "tables" in str(one.message)]
 
 
-@pytest.mark.parametrize(
-    "options, instead",
-    [
-        ({"clipnorm": 1.0}, "max_norm=, the longest"),
-        ({"clipvalue": 0.5}, "max_norm=, the longest"),
-        ({"global_clipnorm": 1.0}, "max_norm=, the longest"),
-        ({"weight_decay": 0.01}, "l2=, a penalty"),
-        ({"use_ema": True}, "a learning-rate schedule"),
-    ],
-)
+OPTIONS = [
+    ({"clipnorm": 1.0}, "max_norm=, the longest"),
+    ({"clipvalue": 0.5}, "max_norm=, the longest"),
+    ({"global_clipnorm": 1.0}, "max_norm=, the longest"),
+    ({"weight_decay": 0.01}, "l2=, a penalty"),
+    ({"use_ema": True}, "a learning-rate schedule"),
+]
+
+
+@pytest.mark.parametrize("options, instead", OPTIONS)
 def test_an_option_that_does_not_reach_tables_is_told_once(options, instead):
     """Would catch: a job that was meant to clip or decay, and whose rows do neither, without a word."""
     (message,) = said(**options)
@@ -52,13 +52,13 @@ def test_options_are_told_together_and_others_not_at_all():
     assert said(momentum=0.5, nesterov=True) == []
 
 
-@pytest.mark.parametrize(
-    "callback",
-    [
-        lambda: keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2),
-        lambda: keras.callbacks.ReduceLROnPlateau("loss", patience=1),
-    ],
-)
+CALLBACKS = [
+    lambda: keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2),
+    lambda: keras.callbacks.ReduceLROnPlateau("loss", patience=1),
+]
+
+
+@pytest.mark.parametrize("callback", CALLBACKS)
 def test_a_callback_that_changes_the_rate_is_told_unless_it_reaches_tables(callback):
     """Would catch: a table that goes on at its own rate while the rest of the model slows down."""
     (message,) = said([callback()])

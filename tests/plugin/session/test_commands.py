@@ -1,20 +1,16 @@
 """The command het: help, its page, exit status, units, dates, TensorFlow's log, readers that have gone."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 from cli_lib import het
+from tools_lib import ROOT
 
 from het_tf.python import cli, show
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def start(code: str, buffered: bool = False, **streams: int) -> subprocess.Popen[str]:
@@ -130,7 +126,9 @@ def test_commands_and_readers_do_not_need_tensorflow() -> None:
         assert not {module for module, _ in GROUPS.values()} & set(sys.modules)
         assert main(["ps", "status", "--ps", "redis://127.0.0.1:1"]) == 1
         assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "2"  # its log does not come before an answer
-        assert not {"tensorflow", "keras", "numpy"} & set(sys.modules)
+        from het_tf.ext.workers.python import environments
+        environments.find()
+        assert not {"tensorflow", "keras", "numpy", "redis"} & set(sys.modules)
         import het_tf.ext.serving.python.publishing.dense_store
         parser(*GROUPS)
         from het_tf.python import calling

@@ -26,8 +26,7 @@ def refusal(name: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 @pytest.mark.parametrize("name", gone.GONE)
 def test_a_name_that_went_says_what_to_use(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    message = refusal(name, capsys)
-    assert f"; use {gone.GONE[name]}" in " ".join(message.split())
+    assert f"; use {gone.GONE[name]}" in " ".join(refusal(name, capsys).split())
 
 
 def test_a_name_that_never_was_gets_no_advice(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,17 +1,12 @@
 """The choice of the native library, and its symbols from TensorFlow."""
 
-from __future__ import annotations
-
-import subprocess
-import sys
 import types
 from pathlib import Path
 
 import pytest
+from tools_lib import ROOT, python
 
 from het_tf.python import versions
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -48,6 +43,4 @@ def test_gpu_libraries_come_from_het_tf_gpu(
 
 def test_plugin_uses_only_tensorflow_c_api() -> None:
     # zlib and std::string were taken from TensorFlow's library, which exports its own.
-    done = subprocess.run([sys.executable, ROOT / "tools/tf_symbols.py"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "TensorFlow installed: has all of them" in done.stdout
+    assert "TensorFlow installed: has all of them" in python(ROOT / "tools/tf_symbols.py").stdout

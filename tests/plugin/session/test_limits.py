@@ -1,7 +1,5 @@
 """Limits of tables: ttl, max_rows and min_count, in this process and at a server."""
 
-from __future__ import annotations
-
 import json
 import re
 import time
@@ -27,22 +25,22 @@ def train(layer, ids):
     learn(layer, lambda: tf.reduce_sum(layer(np.asarray(ids), training=True)))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"ttl": 0}, "ttl is 0; give an integer from 1 to 4294967295, or None for no limit"),
-        ({"ttl": -5}, "ttl is -5; give"),
-        ({"ttl": 1.5}, "ttl is 1.5; give"),
-        ({"ttl": 2**32}, "ttl is 4294967296; give"),
-        ({"max_rows": 0}, "max_rows is 0; give an integer from 1"),
-        ({"max_rows": "many"}, "max_rows is 'many'; give"),
-        ({"max_rows": True}, "max_rows is True; give"),
-        ({"min_count": -1}, "min_count is -1; give an integer from 0 to 65535"),
-        ({"min_count": 65536}, "min_count is 65536; give"),
-        ({"min_count": 2, "min_count_ttl": 0}, "min_count_ttl is 0; give an integer from 1"),
-        ({"ttl": 3600, "min_count": 2}, "min_count_ttl is 86400 and ttl 3600: .*; give min_count_ttl < ttl"),
-    ],
-)
+BAD_LIMITS = [
+    ({"ttl": 0}, "ttl is 0; give an integer from 1 to 4294967295, or None for no limit"),
+    ({"ttl": -5}, "ttl is -5; give"),
+    ({"ttl": 1.5}, "ttl is 1.5; give"),
+    ({"ttl": 2**32}, "ttl is 4294967296; give"),
+    ({"max_rows": 0}, "max_rows is 0; give an integer from 1"),
+    ({"max_rows": "many"}, "max_rows is 'many'; give"),
+    ({"max_rows": True}, "max_rows is True; give"),
+    ({"min_count": -1}, "min_count is -1; give an integer from 0 to 65535"),
+    ({"min_count": 65536}, "min_count is 65536; give"),
+    ({"min_count": 2, "min_count_ttl": 0}, "min_count_ttl is 0; give an integer from 1"),
+    ({"ttl": 3600, "min_count": 2}, "min_count_ttl is 86400 and ttl 3600: .*; give min_count_ttl < ttl"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD_LIMITS)
 def test_limits_that_make_no_sense_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         het_tf.TableConfig("t", 4, **arguments)

@@ -1,7 +1,5 @@
 """Paths on other storage are refused by all that reads or writes, and nothing is made in their place."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +8,7 @@ import tensorflow as tf
 
 import het_tf
 from het_tf import callbacks, checkpoint
-from het_tf.ext.checkpoint.python import manifest as manifest_lib
+from het_tf.ext.checkpoint.python import manifest
 from het_tf.ext.monitor.python import log_dir
 from het_tf.ext.serving.python.export.check import check
 from het_tf.ext.sizing.python.stats import Stats
@@ -27,7 +25,7 @@ _CALLS = {
     "verify": checkpoint.verify,
     "checkpoints": checkpoint.checkpoints,
     "latest": checkpoint.latest,
-    "read_manifest": manifest_lib.read_manifest,
+    "read_manifest": manifest.read_manifest,
     "Checkpoint": callbacks.Checkpoint,
     "RestoreBest": lambda path: callbacks.RestoreBest(directory=path),
     "Publish": lambda path: callbacks.Publish(directory=path),

@@ -1,7 +1,5 @@
 """A trained model, without and with a cache, exported once in each format, for all tests that only read."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """het_tf.export: what is asked of a SavedModel, and what it answers."""
 
-from __future__ import annotations
-
 import export_lib as lib
 import numpy as np
 import pytest
@@ -16,9 +14,6 @@ pytestmark = [
 ]
 
 keras = tf.keras
-
-
-# --- the same numbers ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -50,8 +45,6 @@ def test_slots_and_optimizers_stay(rng, tmp_path):
     assert not [name for name in shapes if "anchor" in name or "optimizer" in name]
 
 
-# --- inputs of every kind -----------------------------------------------------------------------------------
-
 FORMATS = {"portable": het_tf.serving.Portable(), "native": het_tf.serving.Native()}
 LOWEST = 1 - 2**63  # -2**63 is refused
 RAGGED = ("ragged", "sequence")
@@ -76,10 +69,7 @@ def test_inputs_of_every_kind(format, rng, tmp_path):
         "one": keras.Input((), dtype="int64", name="one"),
         "apart": keras.Input((2, 2), dtype="int64", name="apart"),
         "text": keras.Input((), dtype="string", name="text"),
-        **{
-            name: keras.Input((None,), dtype="int64", ragged=True, name=name)
-            for name in ("ragged", "sequence")
-        },
+        **{name: keras.Input((None,), dtype="int64", ragged=True, name=name) for name in RAGGED},
     }
     model = lib.embedding_model(features, inputs)
     lib.fill("item", [-1, 0, 1, 2, 3, LOWEST, 2**63 - 1], rng)  # -1 has a row, which padding does not read
@@ -149,25 +139,20 @@ def test_sparse_ids_with_weights(rng, tmp_path):
     np.testing.assert_array_equal(lib.serve(tmp_path / "1")(**feed)["output_0"], wanted)
 
 
-# --- signatures ---------------------------------------------------------------------------------------------
-
-
 def test_lists_sequentials_and_output_names(rng, tmp_path):
     table = het_tf.TableConfig("item", 2)
     a, b = (keras.Input((), dtype="int64", name=name) for name in "ab")
     layer = het_tf.keras.EmbeddingCollection([het_tf.FeatureConfig(table), het_tf.FeatureConfig(table)])
     rows = layer([b, a])
-    click = keras.layers.Dense(1, name="click")(rows[0])
-    model = keras.Model([b, a], click)
+    model = keras.Model([b, a], keras.layers.Dense(1, name="click")(rows[0]))
     het_tf.export(model, tmp_path / "list", verbose=False)
     ids = [tf.constant([1, 2], tf.int64), tf.constant([3, 4], tf.int64)]
     got = lib.serve(tmp_path / "list")(b=ids[0], a=ids[1])
     assert set(got) == {"click"}
     lib.assert_predicts(got["click"], model(ids, training=False))
 
-    sequential = keras.Sequential(
-        [keras.Input((), dtype="int64", name="id"), het_tf.keras.Embedding(3, name="of")]
-    )
+    inputs = keras.Input((), dtype="int64", name="id")
+    sequential = keras.Sequential([inputs, het_tf.keras.Embedding(3, name="of")])
     het_tf.export(sequential, tmp_path / "sequential", verbose=False)
     (got,) = lib.serve(tmp_path / "sequential")(id=np.array([4, 5])).values()
     np.testing.assert_array_equal(got, sequential(tf.constant([4, 5], tf.int64)).numpy())
@@ -185,16 +170,12 @@ def test_signatures_of_the_users(rng, tmp_path):
         return {"rows": model({"ids": ids}, training=False)["ids"]}
 
     wanted = from_text(tf.constant(["1", "7"]))["rows"].numpy()  # traced before, with the live table
-    het_tf.export(
-        model,
-        tmp_path / "1",
-        signatures={
-            "text": from_text,
-            "specs": {"ids": tf.TensorSpec([None], tf.int64)},
-            "batch": {"ids": np.array([1, 2, 3])},
-        },
-        verbose=False,
-    )
+    given = {
+        "text": from_text,
+        "specs": {"ids": tf.TensorSpec([None], tf.int64)},
+        "batch": {"ids": np.array([1, 2, 3])},
+    }
+    het_tf.export(model, tmp_path / "1", signatures=given, verbose=False)
     ids = np.array([1, 7])
     np.testing.assert_array_equal(lib.serve(tmp_path / "1", "text")(text=["1", "7"])["rows"], wanted)
     for name in ("specs", "batch"):

@@ -1,7 +1,5 @@
 """Another TensorFlow loads exports than the one that wrote them; `make test-all-tf220` names its Python."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The native export that follows training: rows and dense weights change while it is served."""
 
-from __future__ import annotations
-
 import gc
 from pathlib import Path
 from typing import Any
@@ -30,9 +28,8 @@ def make_model(units: int = 4) -> Any:
     table = het_tf.TableConfig("item", 3, het_tf.optimizers.SGD(1.0))
     past = het_tf.FeatureConfig(table, combiner="mean", padding_id=-1)
     features = {"id": het_tf.FeatureConfig(table), "past": past}
-    inputs = {
-        name: keras.Input(shape, dtype="int64", name=name) for name, shape in (("id", ()), ("past", (3,)))
-    }
+    shapes = {"id": (), "past": (3,)}
+    inputs = {name: keras.Input(shape, dtype="int64", name=name) for name, shape in shapes.items()}
     rows = het_tf.keras.EmbeddingCollection(features)(inputs)
     x = keras.layers.Concatenate()([rows["id"], rows["past"]])
     x = keras.layers.Normalization(name="scaled")(x)
@@ -66,8 +63,7 @@ def packed(model: Any) -> bytes:
 
 def train(model: Any, rng: np.random.Generator) -> None:
     """Changes every row and every weight; rows to numbers that a cache of 16-bit rows has exactly."""
-    table = het_tf.Table("item")
-    table.assign(IDS, rng.integers(-8, 8, (len(IDS), 3)) / 4)
+    het_tf.Table("item").assign(IDS, rng.integers(-8, 8, (len(IDS), 3)) / 4)
     for one in dense.weights_of(model):
         one.variable.assign(rng.uniform(0.1, 1.0, one.shape))
     model.get_layer("scaled").finalize_state()
@@ -161,8 +157,7 @@ def test_rows_and_dense_weights_change_without_a_reload(exported: Any, fresh: An
     for version in (1, 2, 3):
         train(model, fresh)
         writer.put("item", IDS, het_tf.Table("item").lookup(IDS))
-        rows = answer(loaded)["row"]
-        np.testing.assert_array_equal(rows, wanted(model)["row"])
+        np.testing.assert_array_equal(answer(loaded)["row"], wanted(model)["row"])
         writer.flip(version, packed(model))
         assert_close(answer(loaded), wanted(model))
     ids = tf.constant([1, 5], tf.int64)
@@ -180,14 +175,11 @@ def test_rows_and_dense_weights_change_without_a_reload(exported: Any, fresh: An
 def test_dense_weights_are_used_in_place_and_outlive_their_version(exported: Any, fresh: Any) -> None:
     """Defect: a copy of the dense weights for each request; or a tensor that dangles after a flip."""
     model, path, _ = exported
-    named = dense.weights_of(model)
+    named, follow = dense.weights_of(model), str(path / "assets" / "follow.json")
+    dtypes, described = [one.dtype for one in named], tensors.described(one.spec for one in named)
 
     def read() -> Any:
-        return native.ops.het_follow_dense(
-            path=str(path / "assets" / "follow.json"),
-            dtypes=[one.dtype for one in named],
-            weights=tensors.described(one.spec for one in named),
-        )
+        return native.ops.het_follow_dense(path=follow, dtypes=dtypes, weights=described)
 
     def mapped(name: str) -> list[range]:
         lines = Path("/proc/self/maps").read_text().splitlines()

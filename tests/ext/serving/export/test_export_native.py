@@ -1,7 +1,5 @@
 """The native export: rows in files that are mapped, read by the op HetServe."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -11,7 +9,7 @@ import numpy as np
 import pytest
 import saving_lib
 import tensorflow as tf
-from export_lib import embedding_model, fill, run_alone, serve
+from export_lib import fill, one_table, run_alone, serve
 
 import het_tf
 from het_tf.ext.serving.python.export import native
@@ -24,20 +22,12 @@ pytestmark = saving_lib.MARKS
 keras = tf.keras
 
 
-def item_model() -> Any:
-    feature = het_tf.FeatureConfig(het_tf.TableConfig("item", 3))
-    return embedding_model({"id": feature}, {"id": keras.Input((), dtype="int64", name="id")})
-
-
-# --- where it runs ------------------------------------------------------------------------------------------
-
-
 ALONE = """
 import json, sys
 import tensorflow as tf
 tf.load_op_library(sys.argv[1])
 answer = tf.saved_model.load(sys.argv[2]).signatures["serving_default"]
-print(json.dumps(answer(id=tf.constant(json.loads(sys.argv[3]), tf.int64))["id"].numpy().tolist()))
+print(json.dumps(answer(ids=tf.constant(json.loads(sys.argv[3]), tf.int64))["ids"].numpy().tolist()))
 print("het_tf" in sys.modules)
 maps = [line.split() for line in open("/proc/self/maps") if line.rstrip().endswith(".het")]
 print([line[1] for line in maps])
@@ -45,7 +35,7 @@ print([line[1] for line in maps])
 
 
 def test_a_moved_copy_is_served_by_the_library_alone(rng, tmp_path):
-    model = item_model()
+    model = one_table(3)
     fill("item", np.arange(10), rng)
     het_tf.export(model, tmp_path / "first", Native(), verbose=False)
     shutil.copytree(tmp_path / "first", tmp_path / "elsewhere" / "m")
@@ -60,22 +50,19 @@ def test_a_moved_copy_is_served_by_the_library_alone(rng, tmp_path):
 
 def test_a_model_that_is_replaced_before_its_first_request(rng, tmp_path):
     """Defect: it answers with its own dense weights and the rows of the other export."""
-    model = item_model()
+    model = one_table(3)
     fill("item", np.arange(4), rng)
     het_tf.export(model, tmp_path / "m", Native(), verbose=False)
     old = serve(tmp_path / "m")
     het_tf.export(model, tmp_path / "m", Native(), overwrite=True, verbose=False)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"has no table in 'rows-\w{8}-000\.het'"):
-        old(id=np.arange(4))
-
-
-# --- the op -------------------------------------------------------------------------------------------------
+        old(ids=np.arange(4))
 
 
 def write(folder: Path, rng: np.random.Generator) -> Path:
     """A serving file of the ids 0 to 9, rows.het, and its follow.json."""
     if "item" not in het_tf.tables():
-        item_model()
+        one_table(3)
     fill("item", np.arange(10), rng)
     folder.mkdir(exist_ok=True)
     native.write(folder / "rows.het", Source(het_tf.TableConfig("item", 3), ""), Native())
@@ -85,18 +72,13 @@ def write(folder: Path, rng: np.random.Generator) -> Path:
 
 def describe(folder: Path, file: str = "rows.het", table: str = "item") -> None:
     fields = {"dense": None, "max_age": None, "max_skew": None, "stale": "serve"}
-    text = json.dumps({"tables": [{"name": table, "file": file}], **fields})
-    (folder / native.FILE).write_text(text)
+    (folder / native.FILE).write_text(json.dumps({"tables": [{"name": table, "file": file}], **fields}))
 
 
 def raw(ids: Any, folder: Path, dim: int = 3, files: Any = ("rows.het",), path: Any = None) -> Any:
-    return library.ops.het_serve(
-        ids=[tf.constant(ids, tf.int64)],
-        hints=[tf.zeros([0, dim])],
-        path=tf.constant(str(folder / native.FILE) if path is None else path),
-        ticket=[],
-        files=files,
-    )[0]
+    ids, hints = [tf.constant(ids, tf.int64)], [tf.zeros([0, dim])]
+    path = tf.constant(str(folder / native.FILE) if path is None else path)
+    return library.ops.het_serve(ids=ids, hints=hints, path=path, ticket=[], files=files)[0]
 
 
 def test_no_optimisation_computes_the_op_before_it_is_served(rng, tmp_path):
@@ -111,8 +93,7 @@ def test_no_optimisation_computes_the_op_before_it_is_served(rng, tmp_path):
 
     graph = constants.get_concrete_function()
     np.testing.assert_array_equal(graph().numpy(), first)
-    definition = graph.graph.as_graph_def()
-    assert [node.op for node in definition.node].count("HetServe") == 1
+    assert [node.op for node in graph.graph.as_graph_def().node].count("HetServe") == 1
     graphs = tf.Graph()
     with graphs.as_default():
         node = raw([1, 2], folder) + 0.0

@@ -3,8 +3,6 @@
 That a process without het_tf reads it: test_export_rows.py::test_check_export.
 """
 
-from __future__ import annotations
-
 import os
 
 import export_lib as lib
@@ -21,8 +19,6 @@ pytestmark = saving_lib.MARKS
 keras = tf.keras
 SCALE = float(os.environ.get("HET_TEST_SCALE", "1"))
 
-
-# --- the index ----------------------------------------------------------------------------------------------
 
 KINDS = {
     "random": lambda rng, n: rng.integers(-(2**63), 2**63, 2 * n),
@@ -47,10 +43,8 @@ def test_index_maps_only_known_ids_to_distinct_slots(kind, size, rng):
     assert hit.all()
     assert len(np.unique(slots)) == len(ids) and slots.min() >= 0 and slots.max() < made.slots
     np.testing.assert_array_equal(slots, made.regions[0].slot_of)
-    others = np.setdiff1d(
-        np.concatenate([rng.integers(-(2**63), 2**63, 20_000), np.arange(-5000, 5000)]), ids
-    )
-    slots, hit = found(made, others)
+    others = np.concatenate([rng.integers(-(2**63), 2**63, 20_000), np.arange(-5000, 5000)])
+    slots, hit = found(made, np.setdiff1d(others, ids))
     assert not hit.any()
     assert slots.min() >= 0 and slots.max() < made.slots
     assert made.slots <= len(ids) / index.LOAD + 2
@@ -63,8 +57,7 @@ def test_ids_that_cannot_be_placed():
 
 
 def test_other_seeds_are_tried_when_pilots_run_out():
-    ids = np.arange(40)
-    regions = [index.build(ids, pilots=limit) for limit in (24, 65536)]
+    regions = [index.build(np.arange(40), pilots=limit) for limit in (24, 65536)]
     assert [len(np.unique(region.slot_of)) for region in regions] == [40, 40]
     assert regions[0].seed != 0 and regions[0].pilots.max() < 24
     assert regions[1].seed == 0
@@ -82,8 +75,6 @@ def test_variables_take_arrays_over():
             assert made.numpy()[0, 0] == 5  # one copy in memory
     assert arrays.variable(arrays.zeros((0, 3), np.float32), "x").numpy().shape == (0, 3)
 
-
-# --- initial rows -------------------------------------------------------------------------------------------
 
 INITIALIZERS = [
     het_tf.initializers.RandomUniform(),
@@ -108,9 +99,6 @@ def test_unknown_ids_have_their_initial_rows_bit_for_bit(rng, tmp_path):
     for table in tables:
         wanted = het_tf.Table(table.name).lookup(x)
         np.testing.assert_array_equal(got[table.name].view(np.int32), wanted.view(np.int32), repr(table))
-
-
-# --- groups -------------------------------------------------------------------------------------------------
 
 
 def test_many_tables_are_read_by_few_ops(rng, tmp_path):
@@ -143,10 +131,7 @@ def test_many_tables_are_read_by_few_ops(rng, tmp_path):
 
 def test_rows_are_variables_and_no_constants(rng, tmp_path):
     """A graph is a message of at most 2 GB: nothing in it may grow with the table."""
-    config = het_tf.TableConfig("item", 16)
-    ids = keras.Input((), dtype="int64", name="ids")
-    model = lib.embedding_model({"ids": het_tf.FeatureConfig(config)}, {"ids": ids})
-    sizes = []
+    model, sizes = lib.one_table(16), []
     for rows in (10, 20_000):
         lib.fill("item", np.arange(rows), rng)
         het_tf.export(model, tmp_path / str(rows), verbose=False)

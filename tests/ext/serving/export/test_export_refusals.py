@@ -1,7 +1,5 @@
 """het_tf.export: what is refused, and what a failure on the way leaves."""
 
-from __future__ import annotations
-
 import os
 
 import export_lib as lib
@@ -10,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import het_tf
-from het_tf.serving import Native, Portable
+from het_tf.serving import Follow, Native, Portable
 
 pytestmark = [
     pytest.mark.usefixtures("fresh"),
@@ -20,75 +18,61 @@ pytestmark = [
 keras = tf.keras
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"row_dtype": "int4"}, "row_dtype is 'int4'"),
-        ({"unknown": "ones"}, "unknown is 'ones'"),
-        ({"min_count": -1}, "min_count is -1"),
-        ({"min_count": 70000}, "min_count is 70000"),
-        ({"min_count": True}, "min_count is True"),
-        ({"max_age": 0}, "max_age is 0"),
-        ({"max_age": True}, "max_age is True"),
-        ({"max_age": float("nan")}, "max_age is nan"),
-    ],
-)
-@pytest.mark.parametrize("format", [Portable, Native])
-def test_bad_arguments(format, options, message):
-    with pytest.raises(ValueError, match=message):
-        format(**options)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("redis://user:secret@host",), "a password.*HET_SERVE_PS"),  # in a file that every host gets
-        (("rediss://host?cert=/c&key=/k",), "the certificate of a client.*HET_SERVE_PS"),
-        (("http://host",), "begins with none"),
-        (("redis://host", 0), "max_age"),
-        (("redis://host", float("inf")), "max_age"),
-        (("redis://host", 1, "ok"), "stale"),
-        (("redis://host", 1, "fail", -1.0), "max_skew"),
-        (("redis://host", 1, "fail", True), "max_skew"),
-    ],
-)
-def test_bad_arguments_of_follow(arguments, message):
-    names = ("server", "max_age", "stale", "max_skew")
-    with pytest.raises(ValueError, match=message):
-        het_tf.serving.Follow(arguments[0], **dict(zip(names[1:], arguments[1:], strict=False)))
-
-
+OF_FORMAT = [
+    ({"row_dtype": "int4"}, "row_dtype is 'int4'"),
+    ({"unknown": "ones"}, "unknown is 'ones'"),
+    ({"min_count": -1}, "min_count is -1"),
+    ({"min_count": 70000}, "min_count is 70000"),
+    ({"min_count": True}, "min_count is True"),
+    ({"max_age": 0}, "max_age is 0"),
+    ({"max_age": True}, "max_age is True"),
+    ({"max_age": float("nan")}, "max_age is nan"),
+]
+OF_FOLLOW = [
+    ({"address": "redis://user:secret@host"}, "a password.*HET_SERVE_PS"),  # in a file that every host gets
+    ({"address": "rediss://host?cert=/c&key=/k"}, "the certificate of a client.*HET_SERVE_PS"),
+    ({"address": "http://host"}, "begins with none"),
+    ({"max_age": 0}, "max_age"),
+    ({"max_age": float("inf")}, "max_age"),
+    ({"stale": "ok"}, "stale"),
+    ({"max_skew": -1.0}, "max_skew"),
+    ({"max_skew": True}, "max_skew"),
+]
 NO_FORMAT = r"format is .*; give het_tf\.serving\.Portable\(\) or Native\(\)"
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        *[(lambda p, one=one: het_tf.export(lib.one_table(), p, one), TypeError, NO_FORMAT)
-          for one in ("native", Native, None)],
-        (lambda p: het_tf.export(lib.one_table(), __file__ + "/1"), OSError, "cannot be written"),
-        (lambda p: Native(follow="redis://host"), TypeError, "follow is 'redis:"),
-        (lambda p: het_tf.export(of_large_values(), p, Portable(row_dtype="float16")), ValueError,
-         r"table 'item' has values up to 70000.*bfloat16"),
-        (lambda p: followed(p, min_count=2), ValueError, "min_count and max_age"),  # a follower undoes it
-        (lambda p: followed(p, max_age=60.0), ValueError, "min_count and max_age"),
-        (lambda p: followed(p), RuntimeError, "the tables are in this process"),
-        (lambda p: het_tf.export(het_tf.keras.Embedding(3), p), TypeError, "model is Embedding"),
-        (lambda p: het_tf.export(plain(), p), ValueError, "no layers of het_tf"),
-        (lambda p: het_tf.export(gone(), p), LookupError, "item"),
-        *[(lambda p, given=given: het_tf.export(lib.one_table(), p, signatures=given), ValueError, message)
-          for given, message in (
-              ({}, "give a dict from names"),
-              ([1], "give a dict from names"),
-              ({"x": None}, "give the model's inputs"),
-              ({"x": lambda ids: ids}, "give the model's inputs"),
-              ({"": {"ids": np.array([1])}}, "non-empty strings"),
-              ({"x": tf.function(lambda ids: ids)}, "without an input_signature"),
-              ({"x": {"ids": 3}}, "batch dimension"),
-              ({"x": {"ids": object()}}, "is not an input of a model"),
-          )],
-    ],
-)  # fmt: skip
+REFUSED = [
+    *[(lambda p, of=of, options=options: of(**options), ValueError, message)
+      for of in (Portable, Native) for options, message in OF_FORMAT],
+    *[(lambda p, options=options: Follow(**{"address": "redis://host", **options}), ValueError, message)
+      for options, message in OF_FOLLOW],
+    *[(lambda p, one=one: het_tf.export(lib.one_table(), p, one), TypeError, NO_FORMAT)
+      for one in ("native", Native, None)],
+    (lambda p: het_tf.export(lib.one_table(), __file__ + "/1"), OSError, "cannot be written"),
+    (lambda p: Native(follow="redis://host"), TypeError, "follow is 'redis:"),
+    (lambda p: het_tf.export(of_large_values(), p, Portable(row_dtype="float16")), ValueError,
+     r"table 'item' has values up to 70000.*bfloat16"),
+    (lambda p: followed(p, min_count=2), ValueError, "min_count and max_age"),  # a follower undoes it
+    (lambda p: followed(p, max_age=60.0), ValueError, "min_count and max_age"),
+    (lambda p: followed(p), RuntimeError, "the tables are in this process"),
+    (lambda p: het_tf.export(het_tf.keras.Embedding(3), p), TypeError, "model is Embedding"),
+    (lambda p: het_tf.export(plain(), p), ValueError, "no layers of het_tf"),
+    (lambda p: het_tf.export(gone(), p), LookupError, "item"),
+    *[(lambda p, given=given: het_tf.export(lib.one_table(), p, signatures=given), ValueError, message)
+      for given, message in (
+          ({}, "give a dict from names"),
+          ([1], "give a dict from names"),
+          ({"x": None}, "give the model's inputs"),
+          ({"x": lambda ids: ids}, "give the model's inputs"),
+          ({"": {"ids": np.array([1])}}, "non-empty strings"),
+          ({"x": tf.function(lambda ids: ids)}, "without an input_signature"),
+          ({"x": {"ids": 3}}, "batch dimension"),
+          ({"x": {"ids": object()}}, "is not an input of a model"),
+      )],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "error", "message"), REFUSED)
 def test_what_is_refused_makes_nothing(call, error, message, tmp_path):
     with pytest.raises(error, match=message):
         call(tmp_path / "1")
@@ -100,7 +84,7 @@ def plain():
 
 
 def followed(path, **options):
-    follow = het_tf.serving.Follow("redis://127.0.0.1:1")
+    follow = Follow("redis://127.0.0.1:1")
     het_tf.export(lib.one_table(), path, Native(follow=follow, **options), verbose=False)
 
 

@@ -1,7 +1,5 @@
 """Smaller rows, filters of rows; check; exports of several processes."""
 
-from __future__ import annotations
-
 import json
 import time
 
@@ -9,7 +7,7 @@ import export_lib as lib
 import numpy as np
 import pytest
 import tensorflow as tf
-from rules_lib import learn
+from rules_lib import keras, learn
 
 import het_tf
 from het_tf.ext.serving.python.export import check, front
@@ -19,22 +17,11 @@ ROWS = ("float32", "float16", "bfloat16", "int8")
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh", "eagerly")]
 
-keras = tf.keras
-
-
-def model_of(dim=16, name="item", **kwargs):
-    config = het_tf.TableConfig(name, dim, **kwargs)
-    ids = keras.Input((), dtype="int64", name="ids")
-    return lib.embedding_model({"ids": het_tf.FeatureConfig(config)}, {"ids": ids})
-
-
-# --- smaller rows -------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("rows", ROWS)
 def test_rows_are_those_of_numpy(rows, rng, tmp_path):
     """In both formats, to the last bit."""
-    model = model_of()
+    model = lib.one_table(16)
     ids = np.arange(1000)
     values = lib.fill("item", ids, rng) * np.float32(10) ** rng.integers(-4, 4, (1000, 1)).astype(np.float32)
     values[7] = 0
@@ -64,18 +51,15 @@ def test_rows_are_those_of_numpy(rows, rng, tmp_path):
 
 
 def test_constants_of_unknown_ids_in_every_type(tmp_path):
-    model = model_of(initializer=het_tf.initializers.Constant(0.1))
+    model = lib.one_table(16, initializer=het_tf.initializers.Constant(0.1))
     for rows in ROWS:
         het_tf.export(model, tmp_path / rows, Portable(row_dtype=rows), verbose=False)
         got = lib.serve(tmp_path / rows)(ids=np.array([3]))["ids"]
         np.testing.assert_allclose(got, np.float32(0.1), rtol=0 if rows == "float32" else 1e-2)
 
 
-# --- filters ------------------------------------------------------------------------------------------------
-
-
 def test_rows_of_few_updates_are_left_out(rng, tmp_path, capsys):
-    model = model_of(dim=2)
+    model = lib.one_table(2)
     layer = model.get_layer("tables")
     for ids in ([1, 2, 3], [1, 2], [1]):  # 3, 2 and 1 updates
         inputs = {"ids": tf.constant(ids, tf.int64)}
@@ -95,7 +79,7 @@ def test_rows_of_few_updates_are_left_out(rng, tmp_path, capsys):
 
 
 def test_rows_of_long_ago_are_left_out(rng, tmp_path, monkeypatch):
-    model = model_of(dim=2)
+    model = lib.one_table(2)
     lib.fill("item", [1, 2, 3], rng)
     format = Portable(max_age=600)
     assert het_tf.export(model, tmp_path / "1", format, verbose=False).tables[0].dropped == 0
@@ -103,9 +87,6 @@ def test_rows_of_long_ago_are_left_out(rng, tmp_path, monkeypatch):
     monkeypatch.setattr(time, "time", lambda: clock() + 1000)
     summary = het_tf.export(model, tmp_path / "2", format, verbose=False).tables[0]
     assert (summary.rows, summary.dropped) == (0, 3)
-
-
-# --- check --------------------------------------------------------------------------------------------------
 
 
 def test_check_export(rng, tmp_path, capsys, monkeypatch):
@@ -143,7 +124,7 @@ def test_check_export_without_a_model(rng, tmp_path):
 
 
 def test_check_export_refuses(tmp_path):
-    model, path = model_of(), tmp_path / "1"
+    model, path = lib.one_table(), tmp_path / "1"
     het_tf.export(model, path, verbose=False)
     for arguments, error, message in (
         ((tmp_path / "2", {"ids": [1]}, model), FileNotFoundError, "not a SavedModel"),
@@ -155,15 +136,11 @@ def test_check_export_refuses(tmp_path):
             het_tf.serving.check(*arguments)
 
 
-# --- several processes --------------------------------------------------------------------------------------
-
-
 def test_the_record_says_what_an_export_is(rng, tmp_path):
-    model = model_of()
+    model = lib.one_table(16)
     lib.fill("item", [1], rng)
     het_tf.export(model, tmp_path / "1", Portable(row_dtype="float16", unknown="zeros"), verbose=False)
     record = json.loads((tmp_path / "1" / front.RECORD).read_text())
     assert (record["format"], record["row_dtype"], record["unknown"]) == ("portable", "float16", "zeros")
-    assert record["tables"] == [
-        {"name": "item", "namespace": "", "dim": 16, "rows": 1, "dropped": 0, "bytes": 32}
-    ]
+    table = {"name": "item", "namespace": "", "dim": 16, "rows": 1, "dropped": 0, "bytes": 32}
+    assert record["tables"] == [table]

@@ -1,7 +1,5 @@
 """The files of examples/serving: they parse, fit one another, and ask for what an export has."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -50,12 +48,11 @@ def empty(name: str) -> Any:
         made = proto.message_type.add(name=one)
         for place, field in enumerate(fields.split(), 1):
             name_of, kind, *number = field.split(":")
-            added = made.field.add(
-                name=name_of, number=int(*number or [place]), label=3 if "*" in kind else 1
-            )
-            added.type = kinds.get(kind.lstrip("*"), 11)
+            label, kind = 3 if "*" in kind else 1, kind.lstrip("*")
+            added = made.field.add(name=name_of, number=int(*number or [place]), label=label)
+            added.type = kinds.get(kind, 11)
             if added.type == 11:
-                added.type_name = f".serving.{kind.lstrip('*')}"
+                added.type_name = f".serving.{kind}"
     pool = descriptor_pool.DescriptorPool()
     pool.Add(proto)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"serving.{name}"))()
@@ -98,9 +95,8 @@ def test_compose_mounts_what_its_flags_name():
     (server,) = yaml.safe_load((SERVING / "compose.yaml").read_text())["services"].values()
     assert re.fullmatch(r"tensorflow/serving:\d+\.\d+\.\d+", server["image"])
     flags = dict(word.removeprefix("--").split("=") for word in server["command"])
-    mounts = {
-        target: source for source, target in (one[: -len(":ro")].rsplit(":", 1) for one in server["volumes"])
-    }
+    volumes = [one[: -len(":ro")].rsplit(":", 1) for one in server["volumes"]]
+    mounts = {target: source for source, target in volumes}
     for flag in ("model_config_file", "batching_parameters_file", "monitoring_config_file"):
         source = mounts[flags[flag]]
         assert source.startswith("./") and (SERVING / source).is_file()

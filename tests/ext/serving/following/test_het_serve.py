@@ -3,8 +3,6 @@
 Random runs, and faults of every kind, are the matter of follower_random_test.cc and served_faults_test.cc.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """The command het publish: what it lists, and which decisions the stream takes."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

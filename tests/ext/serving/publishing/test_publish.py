@@ -1,7 +1,5 @@
 """`het_tf.publish` and `callbacks.Publish`: what a version has, when one is due, and what is refused."""
 
-from __future__ import annotations
-
 import math
 import threading
 
@@ -53,9 +51,6 @@ def equals_the_model(client, version, model):
         np.testing.assert_array_equal(there[name], array)
 
 
-# --- publish -----------------------------------------------------------------------------------------------
-
-
 def test_a_version_has_the_rows_and_the_dense_weights_of_its_moment(model, client):
     """Would catch a cut from before the flush, which lets old rows meet new dense weights."""
     fit(model)
@@ -68,11 +63,8 @@ def test_a_version_has_the_rows_and_the_dense_weights_of_its_moment(model, clien
     assert version.time - 60 < version.trained_through < version.time
     equals_the_model(client, version, model)
     fit(model)
-    through = {"day": 3, "hours": (1, 2.5)}
-    assert het_tf.publish(model, trained_through=through, keep=1).trained_through == {
-        "day": 3,
-        "hours": [1, 2.5],
-    }
+    second = het_tf.publish(model, trained_through={"day": 3, "hours": (1, 2.5)}, keep=1)
+    assert second.trained_through == {"day": 3, "hours": [1, 2.5]}
     (kept,) = Versions(client, "").last()
     assert kept.number == 2 and kept.sha256 != version.sha256
     equals_the_model(client, kept, model)
@@ -127,15 +119,6 @@ def test_arguments_that_cannot_be_published_are_refused(model, client):
     assert Versions(client, "").last() == []
 
 
-def test_tables_of_this_process_are_refused(fresh):
-    model = make_model()
-    remedy = "model is 'clicks', whose tables are in this process, .*`het ps up`.*HET_PS or het_tf.init"
-    with pytest.raises(ValueError, match=remedy):
-        het_tf.publish(model)
-    with pytest.raises(ValueError, match=remedy):
-        fit(model, callback=het_tf.callbacks.Publish())
-
-
 def test_a_namespace_has_its_own_versions(server, client):
     het_tf.init(ps=server.address)
     with het_tf.namespace("a"):
@@ -158,10 +141,6 @@ def test_only_rank_0_writes(model, client, monkeypatch):
     with pytest.raises(OSError, match="rank 1 could not begin to publish: no space"):
         het_tf.publish(model)
     assert len(hvd.gathered) == met + 1
-    monkeypatch.setattr(settings.current, "workers", Workers())
-
-
-# --- the callback ------------------------------------------------------------------------------------------
 
 
 def test_versions_while_fit_runs_and_one_at_its_end(model, client):
@@ -256,7 +235,6 @@ def test_steps_that_become_longer_make_versions_late_by_few_steps(begun, monkeyp
         callback.on_train_batch_end(0)
     assert recorded.taken
     callback.on_train_end()
-    monkeypatch.setattr(settings.current, "workers", Workers())
 
 
 def test_a_slow_server_makes_versions_fewer_and_stops_no_step(begun):

@@ -1,12 +1,12 @@
 """Versions at a server: what readers get, who may write, and what a publisher that dies leaves."""
 
-from __future__ import annotations
-
+import contextlib
 import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import het_ps_lib
 import numpy as np
 import pytest
 import redis_lib
@@ -16,7 +16,7 @@ from versions_lib import DIGEST, version
 import het_tf
 from het_tf.ext.ps.python import address, partitions
 from het_tf.ext.ps.python.client import Client
-from het_tf.ext.ps.python.node import Refused, Unreachable
+from het_tf.ext.ps.python.node import Node, Refused, Unreachable
 from het_tf.ext.serving.python.publishing import dense_store
 from het_tf.ext.serving.python.publishing import publish as publishing
 from het_tf.ext.serving.python.publishing.versions import (
@@ -36,8 +36,7 @@ pytestmark = redis_lib.MARKS
 def publisher(server):
     """Publishes given arrays in the place of a model's; the namespace exists."""
     het_tf.init(ps=server.address)
-    layer = redis_lib.counter()
-    layer(np.arange(3))
+    redis_lib.counter()(np.arange(3))
     made = []
 
     def publisher(keep=10, directory=None):
@@ -103,43 +102,42 @@ def test_a_reader_that_waits_gets_the_next_version(server, client):
 VERSION, DECISION = version(7), Decision("rollback", 7, 2.5, "9-1")
 
 
-@pytest.mark.parametrize(
-    ("made", "entry", "changes", "why"),
-    [
-        (VERSION, "7-1", {}, "its ID is no V-0"),
-        (VERSION, "0-0", {}, "not in 1"),
-        *[(VERSION, "7-0", {name: value}, why) for name, value, why in (
-            ("dense", "file:../x", "not redis:KEY or file:/PATH"),
-            ("sha256", DIGEST.upper(), "not 64 hexadecimal digits"),
-            ("signature", DIGEST + "\n", "not 64 hexadecimal digits"),
-            ("bytes", "-1", "not a number of bytes"),
-            ("cut", "{}", "not a list of positions"),
-            ("cut", "[]", "not a list of positions"),
-            ("cut", '["1:2", "1:-2"]', "a position is not"),
-            ("cut", '["1:2", 3]', "a position is not"),
-            ("cut", "[" * 9000, "not a list of positions"),
-            ("trained_through", "NaN", "not JSON"),
-            ("trained_through", '"' + "x" * 70000 + '"', "not JSON of at most 65536 bytes"),
-            ("time", "inf", "not seconds since 1970"),
-            ("time", "now", "not seconds since 1970"),
-        )],
-        (VERSION, "7-0", {"cut": None, "time": None}, "it lacks cut, time"),
-        (DECISION, "9-1", {"kind": "promote"}, "a newer het_tf may know"),
-        (DECISION, "9-1", {"version": "-1"}, "its version is no number"),
-        (DECISION, "9-1", {"time": "nan"}, "not seconds since 1970"),
-        (DECISION, "9-1", {"version": None}, "it lacks version"),
-    ],
-)  # fmt: skip
+NO_ENTRIES = [
+    (VERSION, "7-1", {}, "its ID is no V-0"),
+    (VERSION, "0-0", {}, "not in 1"),
+    *[(VERSION, "7-0", {name: value}, why) for name, value, why in (
+        ("dense", "file:../x", "not redis:KEY or file:/PATH"),
+        ("sha256", DIGEST.upper(), "not 64 hexadecimal digits"),
+        ("signature", DIGEST + "\n", "not 64 hexadecimal digits"),
+        ("bytes", "-1", "not a number of bytes"),
+        ("cut", "{}", "not a list of positions"),
+        ("cut", "[]", "not a list of positions"),
+        ("cut", '["1:2", "1:-2"]', "a position is not"),
+        ("cut", '["1:2", 3]', "a position is not"),
+        ("cut", "[" * 9000, "not a list of positions"),
+        ("trained_through", "NaN", "not JSON"),
+        ("trained_through", '"' + "x" * 70000 + '"', "not JSON of at most 65536 bytes"),
+        ("time", "inf", "not seconds since 1970"),
+        ("time", "now", "not seconds since 1970"),
+    )],
+    (VERSION, "7-0", {"cut": None, "time": None}, "it lacks cut, time"),
+    (DECISION, "9-1", {"kind": "promote"}, "a newer het_tf may know"),
+    (DECISION, "9-1", {"version": "-1"}, "its version is no number"),
+    (DECISION, "9-1", {"time": "nan"}, "not seconds since 1970"),
+    (DECISION, "9-1", {"version": None}, "it lacks version"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "entry", "changes", "why"), NO_ENTRIES)
 def test_entries_of_others_are_checked(made, entry, changes, why):
     words = made.fields()
     fields = {**dict(zip(words[::2], words[1::2], strict=True)), "more": "is ignored"}
     words = [word for pair in fields.items() for word in pair]
     assert parse_entry("7-0" if made is VERSION else "9-1", words) == made
     fields = {name: value for name, value in {**fields, **changes}.items() if value is not None}
+    words = [word for pair in fields.items() for word in pair]
     with pytest.raises(VersionError, match=why) as caught:
-        (parse_entry if made is DECISION else Version.parse)(
-            entry, [word for pair in fields.items() for word in pair]
-        )
+        (parse_entry if made is DECISION else Version.parse)(entry, words)
     assert made is DECISION or caught.value.entry == entry
 
 
@@ -290,28 +288,32 @@ def test_a_publisher_that_dies_leaves_a_whole_version(publisher, client, tmp_pat
 
 def test_every_key_is_at_its_server_of_a_cluster(fresh, tmp_path):
     """Would catch keys of partitions by another rule than the core's, and redirections not followed."""
-    with redis_lib.cluster(tmp_path, 2) as cluster:
-        het_tf.init(ps=cluster.address)
-        layer = redis_lib.counter()
-        redis_lib.count(layer, np.arange(1000), np.zeros(1000))
+    with het_ps_lib.cluster(tmp_path) as url, contextlib.ExitStack() as stack:
+        places = address.parse(url).places
+        nodes = [stack.enter_context(Node(place, address.parse(url))) for place in places]
+        het_tf.init(ps=url)
+        redis_lib.count(redis_lib.counter(), np.arange(1000), np.zeros(1000))
         het_tf.flush()
-        one = PublisherOfArrays(cluster.address, 3, None)
+        one = PublisherOfArrays(url, 3, None)
         first = one.publish(1)
         direct = []
         for key in partitions.keys("", 64):
-            answers = [server.command("HET.STAT", key) for server in cluster.servers]
-            words = next(text for text in answers if not text.startswith(b"-MOVED")).split(b"\r\n")
-            changes = words[words.index(b"changes") + 1].lstrip(b":")
-            direct.append(b":".join([words[words.index(b"incarnation") + 2], changes]).decode())
+            answers = [node.ask_all([("HET.STAT", key)])[0] for node in nodes]
+            words = next(one for one in answers if not isinstance(one, Refused))  # MOVED
+            direct.append(f"{words[words.index('incarnation') + 1]}:{words[words.index('changes') + 1]}")
         assert first.cut == tuple(direct)
         assert sum(one.endswith(":0") for one in first.cut) == 64 - 8, "a table lies in 8 partitions"
 
         # The stream moves, and a read comes between its keys and its slot: ASK, then MOVED.
-        key = "het::versions"
-        source = 0 if b"MOVED" not in cluster.servers[0].command("EXISTS", key) else 1
-        there = []
-        cluster.move(key, source, 1 - source, midway=lambda: there.append(one._versions.last()))
-        assert there == [[first]]
+        slot = nodes[0].ask("CLUSTER", "KEYSLOT", "het::versions")
+        source, target = nodes if slot < 8192 else nodes[::-1]  # each has half of the slots
+        ids = [node.ask("CLUSTER", "MYID") for node in (source, target)]
+        target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[0])
+        source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[1])
+        source.ask("MIGRATE", target.place.host, target.place.port, "het::versions", 0, 20000)
+        assert one._versions.last() == [first]
+        for node in (target, source):
+            node.ask("CLUSTER", "SETSLOT", slot, "NODE", ids[1])
         assert one.publish(2).number == 2
         assert [version.trained_through for version in one._versions.last()] == [1, 2]
         one.close()

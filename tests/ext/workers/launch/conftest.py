@@ -1,7 +1,5 @@
 """Fixtures of `het run`: launches in a folder of their own, and a store for nodes to meet at."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +11,9 @@ from het_tf.ext.ps.python.redis_server import LocalServer
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[launch_lib.Launches]:
-    with launch_lib.launches(tmp_path) as made:
-        yield made
+    made = launch_lib.Launches(tmp_path)
+    yield made
+    made.end()
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """`het run --check`, and the files of examples/deploy under launchers that are played."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -54,23 +52,21 @@ def check(*words: str, status: int = 0, **variables: str) -> str:
 def test_what_a_process_finds(store: LocalServer) -> None:
     rank = {"HET_RANK": "1", "HET_WORLD_SIZE": "2", "HET_RUN_ID": "a", "HET_PS": store.address}
     found = check("--check", **rank).splitlines()
-    assert found[:3] == [
-        f"variable   {name}={rank[name]}" for name in ("HET_RANK", "HET_WORLD_SIZE", "HET_RUN_ID")
-    ]
+    assert found[:3] == [f"variable   {name}={rank[name]}" for name in [*rank][:3]]
     assert found[3] == "launcher   het run: rank 1 of 2, 0 of 1 on its node, run a"
     assert f"store      redis://127.0.0.1:{store.port} answers, and has the module het" in found
     assert found[-1].startswith("versions   het_tf ")
 
 
-@pytest.mark.parametrize(
-    ("words", "variables", "said"),
-    [
-        (["--check", "--rdzv", "redis://127.0.0.1:1"], {}, "cannot connect to 127.0.0.1:1: Connection refus"),
-        (["--check", "nowhere.py"], {}, "program    there is no script nowhere.py"),
-        (["--check", "--nnodes", "2", "true"], {}, "job        --nnodes without --rdzv-id"),
-        (["--check"], {"HET_RANK": "x"}, "launcher   HET_RANK is 'x'; it must be"),
-    ],
-)
+FAULTS = [
+    (["--check", "--rdzv", "redis://127.0.0.1:1"], {}, "cannot connect to 127.0.0.1:1: Connection refus"),
+    (["--check", "nowhere.py"], {}, "program    there is no script nowhere.py"),
+    (["--check", "--nnodes", "2", "true"], {}, "job        --nnodes without --rdzv-id"),
+    (["--check"], {"HET_RANK": "x"}, "launcher   HET_RANK is 'x'; it must be"),
+]
+
+
+@pytest.mark.parametrize(("words", "variables", "said"), FAULTS)
 def test_faults(words: list[str], variables: dict[str, str], said: str) -> None:
     assert said in check(*words, status=1, **variables)
 
@@ -115,8 +111,7 @@ def test_slurm_starts_the_ranks(played: Path, store: LocalServer) -> None:
     lines = script(played, "slurm.sh", HET_PS=store.address)
     for rank in (0, 1):
         assert f"launcher   Slurm: rank {rank} of 2, 0 of 1 on its node, run 7.1.0" in lines
-    found = places(lines, "Slurm")
-    of_ranks = [(one.rank, one.local_rank, one.size, one.local_size) for one in found]
+    of_ranks = [(one.rank, one.local_rank, one.size, one.local_size) for one in places(lines, "Slurm")]
     assert of_ranks == [(0, 0, 4, 2), (1, 1, 4, 2), (2, 0, 4, 2), (3, 1, 4, 2)]
 
 
@@ -156,6 +151,5 @@ def test_kubernetes(store: LocalServer, run: launch_lib.Launches) -> None:
 
 
 def test_the_page_quotes_a_cluster() -> None:
-    config = PAGE.partition("```json\n")[2].partition("\n")[0]
-    found = environments.find({"TF_CONFIG": config})
+    found = environments.find({"TF_CONFIG": PAGE.partition("```json\n")[2].partition("\n")[0]})
     assert found is not None and (found.rank, found.size) == (1, 3)

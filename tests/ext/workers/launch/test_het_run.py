@@ -1,7 +1,5 @@
 """`het run` on one machine: what ranks get, who is named when one fails, and that nothing is left."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -86,14 +84,13 @@ def test_the_first_failure_is_named_with_its_traceback(run: Launches) -> None:
     assert "RuntimeError: rank 1 is lost" in job.err, "what rank 0 says passes through"
 
 
-@pytest.mark.parametrize(
-    ("end", "first", "why"),
-    [
-        ('raise OSError("the disk is full")', 1, "OSError: the disk is full"),
-        ("pass", 0, "ConnectionError: rank 1 has ended, but this rank waits for it"),
-    ],
-    ids=["it fails", "it ends too soon"],
-)
+BEHIND = [
+    ('raise OSError("the disk is full")', 1, "OSError: the disk is full"),
+    ("pass", 0, "ConnectionError: rank 1 has ended, but this rank waits for it"),  # it ends too soon
+]
+
+
+@pytest.mark.parametrize(("end", "first", "why"), BEHIND)
 def test_a_rank_that_ends_behind_those_it_has_left(run: Launches, end: str, first: int, why: str) -> None:
     """Python closes a program slower than the error of the others comes."""
     script = run.script(f"""
@@ -216,32 +213,30 @@ def test_nothing_is_left_of_a_killed_launcher(run: Launches) -> None:
     until(lambda: not store.parent.exists(), "the end of the store")
 
 
-@pytest.mark.parametrize(
-    ("words", "variables", "status", "said"),
-    [
-        (["--nproc", "0", "x.py"], {}, 2, "'0' is not a whole number of 1 or more"),
-        (["--nnodes", "2:1", "x.py"], {}, 2, "'2:1' is not MIN or MIN:MAX"),
-        (["--nnodes", "two", "x.py"], {}, 2, "'two' is not MIN or MIN:MAX"),
-        (["--rdzv-id", "a b", "x.py"], {}, 2, "'a b' is not a word of letters"),
-        (["--timeout", "0", "x.py"], {}, 2, "'0' is not a number of seconds"),
-        ([], {}, 1, "there is no program; write `het run"),
-        (["x.py"], {}, 1, "there is no script x.py"),
-        (["no_program"], {}, 1, "no_program is no program that can be executed, on PATH"),
-        (["here"], {}, 1, "here is no program that can be executed; a Python script runs by `python here`"),
-        (["--nnodes", "2", "--rdzv-id", "a", "true"], {}, 1, "several nodes meet at a store: start one"),
-        (["--nnodes", "2", "--rdzv", "redis://127.0.0.1:1", "true"], {}, 1, "--nnodes without --rdzv-id"),
-        (["--rdzv", "redis://127.0.0.1:1", "true"], {}, 1, "connect to 127.0.0.1:1: Connection refused"),
-        (["--rdzv", "http://a", "true"], {}, 1, "write redis://"),
-        (["true"], {"HOROVOD_RANK": "0", "HOROVOD_SIZE": "2", "HET_RUN_ID": "a"}, 1, "rank 0 of horovodrun"),
-        (["true"], {"HET_RANK": "0", "HET_WORLD_SIZE": "1", "HET_RUN_ID": "a"}, 1, "rank 0 of het run,"),
-        (["true"], {"HET_RANK": "0", "HOROVOD_RANK": "1"}, 1, "HET_RANK is '0' and HOROVOD_RANK is '1'"),
-        (["true"], {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4", "PMIX_NAMESPACE": "1"}, 1,
-         "mpirun has started 4 processes, of which each would run a job of its own"),
-    ],
-)  # fmt: skip
-def test_bad_input(
-    run: Launches, words: list[str], variables: dict[str, str], status: int, said: str
-) -> None:
+BAD_INPUT = [
+    (["--nproc", "0", "x.py"], {}, 2, "'0' is not a whole number of 1 or more"),
+    (["--nnodes", "2:1", "x.py"], {}, 2, "'2:1' is not MIN or MIN:MAX"),
+    (["--nnodes", "two", "x.py"], {}, 2, "'two' is not MIN or MIN:MAX"),
+    (["--rdzv-id", "a b", "x.py"], {}, 2, "'a b' is not a word of letters"),
+    (["--timeout", "0", "x.py"], {}, 2, "'0' is not a number of seconds"),
+    ([], {}, 1, "there is no program; write `het run"),
+    (["x.py"], {}, 1, "there is no script x.py"),
+    (["no_program"], {}, 1, "no_program is no program that can be executed, on PATH"),
+    (["here"], {}, 1, "here is no program that can be executed; a Python script runs by `python here`"),
+    (["--nnodes", "2", "--rdzv-id", "a", "true"], {}, 1, "several nodes meet at a store: start one"),
+    (["--nnodes", "2", "--rdzv", "redis://127.0.0.1:1", "true"], {}, 1, "--nnodes without --rdzv-id"),
+    (["--rdzv", "redis://127.0.0.1:1", "true"], {}, 1, "connect to 127.0.0.1:1: Connection refused"),
+    (["--rdzv", "http://a", "true"], {}, 1, "write redis://"),
+    (["true"], {"HOROVOD_RANK": "0", "HOROVOD_SIZE": "2", "HET_RUN_ID": "a"}, 1, "rank 0 of horovodrun"),
+    (["true"], {"HET_RANK": "0", "HET_WORLD_SIZE": "1", "HET_RUN_ID": "a"}, 1, "rank 0 of het run,"),
+    (["true"], {"HET_RANK": "0", "HOROVOD_RANK": "1"}, 1, "HET_RANK is '0' and HOROVOD_RANK is '1'"),
+    (["true"], {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4", "PMIX_NAMESPACE": "1"}, 1,
+     "mpirun has started 4 processes, of which each would run a job of its own"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "variables", "status", "said"), BAD_INPUT)
+def test_bad_input(run: Launches, words: list[str], variables: dict[str, str], status: int, said: str):
     (run.folder / "here").touch()
     done = run(*words, **variables).end(status)
     assert said in done.err and "Traceback" not in done.err

@@ -1,11 +1,10 @@
 """Several `het run` that meet at one store: ranks over nodes, failures, nodes that come and go."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from launch_lib import Launch, Launches, alive, until
@@ -16,10 +15,6 @@ from het_tf.ext.ps.python.redis_server import LocalServer
 
 pytestmark = pytest.mark.slow
 Node = Callable[..., Launch]
-TRAIN = """
-    note("began", [os.environ["HET_RUN_ID"], os.environ["WORLD_SIZE"], os.environ["LOCAL_RANK"]])
-    wait("go", [0])
-"""
 
 
 @pytest.fixture
@@ -39,15 +34,23 @@ def keys(store: LocalServer, node: Node) -> list[str]:
         return [key for key in server.scan(f"*{node.job}*") if not key.endswith(":round")]  # type: ignore[attr-defined]
 
 
+@pytest.fixture
+def train(run: Launches) -> Path:
+    """A script that says how it began, and ends after `go`."""
+    return run.script("""
+        note("began", [os.environ["HET_RUN_ID"], os.environ["WORLD_SIZE"], os.environ["LOCAL_RANK"]])
+        wait("go", [0])
+    """)
+
+
 def go(run: Launches, restart: int = 0) -> None:
     (run.folder / f"go.0.{restart}").touch()
 
 
-def test_ranks_are_numbered_over_nodes(run: Launches, node: Node, store: LocalServer) -> None:
-    script = run.script(TRAIN)
-    first = node(script, "--nproc", 3, "--nnodes", 2)
+def test_ranks_are_numbered_over_nodes(run: Launches, node: Node, train: Path, store: LocalServer) -> None:
+    first = node(train, "--nproc", 3, "--nnodes", 2)
     until(lambda: keys(store, node), "the first node")
-    second = node(script, "--nproc", 1, "--nnodes", 2)
+    second = node(train, "--nproc", 1, "--nnodes", 2)
     ranks = [first.note("began", rank) for rank in range(4)]
     assert len({one["value"][0] for one in ranks}) == 1
     assert [one["value"][1:] for one in ranks] == [["4", str(local)] for local in (0, 1, 2, 0)]
@@ -58,7 +61,7 @@ def test_ranks_are_numbered_over_nodes(run: Launches, node: Node, store: LocalSe
     # The same id again, while the last word of the former job is still there.
     for path in run.folder.glob("began.*"):
         path.unlink()
-    again = [node(script, "--nnodes", 2) for _ in range(2)]
+    again = [node(train, "--nnodes", 2) for _ in range(2)]
     assert again[0].note("began", 1)["value"][0] != ranks[0]["value"][0]
     for one in again:
         one.end()
@@ -84,16 +87,16 @@ def test_a_failure_is_told_and_ends_ranks_on_all_nodes(run: Launches, node: Node
 
 
 @pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.long)])
-def test_a_node_that_dies_is_replaced(run: Launches, node: Node, store: LocalServer, victim: int) -> None:
+def test_a_node_that_dies_is_replaced(run, node: Node, train: Path, store: LocalServer, victim: int) -> None:
     """Also the one that leads."""
-    script = run.script(TRAIN)
-    jobs = [node(script, "--nnodes", 2, "--max-restarts", 1)]
+    words = (train, "--nnodes", 2, "--max-restarts", 1)
+    jobs = [node(*words)]
     until(lambda: keys(store, node), "the first node")
-    jobs.append(node(script, "--nnodes", 2, "--max-restarts", 1))
+    jobs.append(node(*words))
     ranks = [jobs[0].note("began", rank)["pid"] for rank in (0, 1)]
     jobs[victim].process.kill()
     until(lambda: not alive(ranks[victim]), "the end of the dead node's rank")
-    jobs.append(node(script, "--nnodes", 2, "--max-restarts", 1))
+    jobs.append(node(*words))
     jobs[2].note("began", 0, 1)
     go(run, 1)
     jobs[2].end()
@@ -101,9 +104,8 @@ def test_a_node_that_dies_is_replaced(run: Launches, node: Node, store: LocalSer
 
 
 @pytest.mark.long
-def test_a_job_goes_on_with_fewer_nodes(run: Launches, node: Node) -> None:
-    script = run.script(TRAIN)
-    jobs = [node(script, "--nnodes", "1:2", "--max-restarts", 1) for _ in range(2)]
+def test_a_job_goes_on_with_fewer_nodes(run: Launches, node: Node, train: Path) -> None:
+    jobs = [node(train, "--nnodes", "1:2", "--max-restarts", 1) for _ in range(2)]
     jobs[0].note("began", 1)
     jobs[0].process.kill()
     assert jobs[1].note("began", 0, 1)["value"][1] == "1"
@@ -111,23 +113,21 @@ def test_a_job_goes_on_with_fewer_nodes(run: Launches, node: Node) -> None:
     jobs[1].end()
 
 
-def test_a_node_may_join(run: Launches, node: Node) -> None:
+def test_a_node_may_join(run: Launches, node: Node, train: Path) -> None:
     """All begin anew with it, which is no failure."""
-    script = run.script(TRAIN)
-    first = node(script, "--nnodes", "1:2")
+    first = node(train, "--nnodes", "1:2")
     assert first.note("began", 0)["value"][1] == "1"
-    second = node(script, "--nnodes", "1:2")
+    second = node(train, "--nnodes", "1:2")
     assert first.note("began", 1, 1)["value"][1] == "2"
     go(run, 1)
     second.end()
     assert "het run: the node " in first.end().err and " has come\n" in first.err
 
 
-def test_a_node_too_many_is_refused(run: Launches, node: Node) -> None:
-    script = run.script(TRAIN)
-    first = node(script, "--nnodes", 1)
+def test_a_node_too_many_is_refused(run: Launches, node: Node, train: Path) -> None:
+    first = node(train, "--nnodes", 1)
     first.note("began", 0)
-    assert f"1 nodes are in job '{node.job}' (" in node(script, "--nnodes", 1).end(1).err  # type: ignore[attr-defined]
+    assert f"1 nodes are in job '{node.job}' (" in node(train, "--nnodes", 1).end(1).err  # type: ignore[attr-defined]
     go(run)
     first.end()
 
@@ -138,14 +138,14 @@ def test_nobody_joins(run: Launches, node: Node) -> None:
     assert "with 3 processes; start `het run` with --rdzv-id" in alone.err
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--nnodes", "2:3"], "--nnodes differs between the nodes of job"),
-        (["--nnodes", "2", "--max-restarts", "3"], "--max-restarts differs"),
-        (["--nnodes", "2", "-m"], "the program differs"),
-    ],
-)
+DIFFERENT = [
+    (["--nnodes", "2:3"], "--nnodes differs between the nodes of job"),
+    (["--nnodes", "2", "--max-restarts", "3"], "--max-restarts differs"),
+    (["--nnodes", "2", "-m"], "the program differs"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), DIFFERENT)
 def test_nodes_agree_on_their_arguments(run: Launches, node: Node, store: LocalServer, words, said) -> None:
     first = node("true", "--nnodes", 2)
     until(lambda: keys(store, node), "the first node")
@@ -155,9 +155,8 @@ def test_nodes_agree_on_their_arguments(run: Launches, node: Node, store: LocalS
     first.end(130)
 
 
-def test_a_signal_to_one_node_ends_the_others(run: Launches, node: Node) -> None:
-    script = run.script(TRAIN)
-    jobs = [node(script, "--nnodes", 2) for _ in range(2)]
+def test_a_signal_to_one_node_ends_the_others(node: Node, train: Path) -> None:
+    jobs = [node(train, "--nnodes", 2) for _ in range(2)]
     ranks = [jobs[0].note("began", rank)["pid"] for rank in (0, 1)]
     jobs[1].process.terminate()
     jobs[1].end(1)
@@ -166,9 +165,8 @@ def test_a_signal_to_one_node_ends_the_others(run: Launches, node: Node) -> None
 
 
 @pytest.mark.long
-def test_a_stopped_node_is_lost_and_ends_its_ranks_when_it_goes_on(run: Launches, node: Node) -> None:
-    script = run.script(TRAIN)
-    jobs = [node(script, "--nnodes", 2) for _ in range(2)]
+def test_a_stopped_node_is_lost_and_ends_its_ranks_when_it_goes_on(node: Node, train: Path) -> None:
+    jobs = [node(train, "--nnodes", 2) for _ in range(2)]
     ranks = [jobs[0].note("began", rank)["pid"] for rank in (0, 1)]
     os.kill(jobs[1].process.pid, signal.SIGSTOP)
     assert "is lost: no sign of it" in jobs[0].end(1).err

@@ -1,7 +1,5 @@
 """What ranks write: lines with their rank, bars, the end that is kept, and the reason found in it."""
 
-from __future__ import annotations
-
 import os
 import pty
 import subprocess
@@ -29,25 +27,24 @@ def passed(data: list[bytes], prefix: bytes | None, log: Path | None = None) -> 
         return file.read()
 
 
-@pytest.mark.parametrize(
-    ("pieces", "prefix", "shown"),
-    [
-        ([b"a", b"b\nc", b"d\n"], b"[1] ", b"[1] ab\n[1] cd\n"),
-        ([b"no end"], b"[1] ", b"[1] no end\n"),
-        ([b"\r10 %\r20 %", b"\r100 %\n"], b"[1] ", b"[1] 100 %\n"),
-        ([b"dos\r\n\n"], b"[1] ", b"[1] dos\n[1] \n"),
-        ([b"a", b"b\n"], b"", b"ab\n"),
-        ([b"\r10 %", b"\r20 %"], None, b"\r10 %\r20 %"),
-    ],
-)
+LINES = [
+    ([b"a", b"b\nc", b"d\n"], b"[1] ", b"[1] ab\n[1] cd\n"),
+    ([b"no end"], b"[1] ", b"[1] no end\n"),
+    ([b"\r10 %\r20 %", b"\r100 %\n"], b"[1] ", b"[1] 100 %\n"),
+    ([b"dos\r\n\n"], b"[1] ", b"[1] dos\n[1] \n"),
+    ([b"a", b"b\n"], b"", b"ab\n"),
+    ([b"\r10 %", b"\r20 %"], None, b"\r10 %\r20 %"),
+]
+
+
+@pytest.mark.parametrize(("pieces", "prefix", "shown"), LINES)
 def test_lines(pieces: list[bytes], prefix: bytes | None, shown: bytes, tmp_path: Path) -> None:
     assert passed(pieces, prefix, tmp_path / "log") == shown
     assert (tmp_path / "log").read_bytes() == b"".join(pieces)
 
 
 def test_a_line_without_end_is_not_kept_for_ever() -> None:
-    pieces = [b"x" * 60_000] * 4
-    assert passed(pieces, b"[1] ").count(b"[1] ") > 1
+    assert passed([b"x" * 60_000] * 4, b"[1] ").count(b"[1] ") > 1
 
 
 TRACEBACK = """\
@@ -98,21 +95,21 @@ JAX has removed its internal frames
 """
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "last"),
-    [
-        (IN_A_CALLBACK,
-         "jax.errors.JaxRuntimeError: INTERNAL: CpuCallback error: ConnectionError: rank 1 has ended, but "
-         "this rank waits for it in collective gradient (train.py, line 5)",
-         "JAX has removed its internal frames"),
-        (IN_A_GRAPH, "tensorflow.python.InternalError: rank 1 has ended (train.py, line 5)",
-         "\t [[{{node het_tf.gradient.1}}]] [Op:__inference_one_step_on_data_531]"),
-        (TRACEBACK, "ValueError: no (train.py, line 5)", "and why"),
-        ("terminate called\n\n", "terminate called", ""),
-        ("Traceback (most recent call last):\n  File", "", "  File"),
-        ("", "", ""),
-    ],
-)  # fmt: skip
+LAST_WORDS = [
+    (IN_A_CALLBACK,
+     "jax.errors.JaxRuntimeError: INTERNAL: CpuCallback error: ConnectionError: rank 1 has ended, but "
+     "this rank waits for it in collective gradient (train.py, line 5)",
+     "JAX has removed its internal frames"),
+    (IN_A_GRAPH, "tensorflow.python.InternalError: rank 1 has ended (train.py, line 5)",
+     "\t [[{{node het_tf.gradient.1}}]] [Op:__inference_one_step_on_data_531]"),
+    (TRACEBACK, "ValueError: no (train.py, line 5)", "and why"),
+    ("terminate called\n\n", "terminate called", ""),
+    ("Traceback (most recent call last):\n  File", "", "  File"),
+    ("", "", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "line", "last"), LAST_WORDS)
 def test_last_words(text: str, line: str, last: str) -> None:
     """The last traceback of a chain is the one that ended the program; its place is the user's own."""
     found, block = last_words(text.encode())
