@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "het_tf/capi/management.h"
-#include "het_tf/capi/steps.h"
 #include "het_tf/core/base/status.h"
 
 namespace het {

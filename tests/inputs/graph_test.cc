@@ -9,6 +9,7 @@
 #include "het_tf/inputs/graph/neighbour_sampler.h"
 #include "tests/testing/graph_bytes.h"
 #include "tests/testing/random.h"
+#include "tests/testing/status.h"
 #include "tests/testing/temp_folder.h"
 
 namespace het::graph {
@@ -36,8 +37,7 @@ class GraphTest : public ::testing::Test {
   static std::vector<int64_t> Sample(const GraphFile& graph, const DrawKey& key, const Hop& hop,
                                      const std::vector<int64_t>& parents, uint32_t number = 0) {
     std::vector<int64_t> children(parents.size() * Width(hop), -7);
-    const Status status = SampleHop(graph, key, number, hop, parents, children.data());
-    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_TRUE(Ok(SampleHop(graph, key, number, hop, parents, children.data())));
     return children;
   }
   // The share of each node among draws from node 0.

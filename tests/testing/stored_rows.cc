@@ -12,6 +12,7 @@
 
 #include "het_tf/core/store/local_store.h"
 #include "het_tf/ext/checkpoint/cc/row_reader.h"
+#include "tests/testing/status.h"
 #include "tests/testing/table_specs.h"
 
 namespace het::testing {
@@ -54,8 +55,7 @@ std::vector<std::string> Save(TableStore* store, const std::string& prefix,
     std::vector<uint32_t> partitions;
     for (uint32_t p = first; p < std::min(first + group, store->partitions()); ++p) partitions.push_back(p);
     paths.push_back(prefix + "-" + std::to_string(first));
-    const auto saved = SaveRows(store, paths.back(), tables, partitions);
-    EXPECT_TRUE(saved.ok()) << saved.status().message();
+    EXPECT_TRUE(Ok(SaveRows(store, paths.back(), tables, partitions)));
   }
   return paths;
 }
@@ -73,8 +73,7 @@ void Load(TableStore* store, const std::vector<std::string>& paths, const Schema
     EXPECT_EQ(loaded.value().rows, table.value()->rows);
   }
   ASSERT_TRUE(store->RaiseFloor(*schema, floor).ok());
-  const Status committed = store->CommitLoad("test");
-  ASSERT_TRUE(committed.ok()) << committed.message();
+  ASSERT_TRUE(Ok(store->CommitLoad("test")));
 }
 
 namespace {

@@ -5,8 +5,8 @@
 
 #include <memory>
 
+#include "tests/testing/fits_in.h"
 #include "tests/testing/held_lines.h"
-#include "tests/testing/packed_rows.h"
 #include "tests/testing/table_specs.h"
 
 namespace het::testing {
@@ -154,13 +154,10 @@ TEST_F(TableCacheTest, OutOfMemoryInAnEviction) {
   for (size_t room = 0; room < 4000; room += 8) {
     Make(Capacity(0));
     for (Key key = 0; key < 50; ++key) Tick(Insert(key, key % 3 == 0), 1);
-    SetAllocLimit(AllocatedBytes() + room);
-    try {
+    FitsIn(room, [&] {
       cache_->DropTransient();
       cache_->MakeRoom(0);
-    } catch (const std::bad_alloc&) {
-    }
-    SetAllocLimit(SIZE_MAX);
+    });
     for (Key key = 0; key < 50; ++key) {
       const uint32_t line = Find(key);
       const WriteBackQueue::Queued* queued = cache_->unsent().queue().Find(key);

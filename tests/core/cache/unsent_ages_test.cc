@@ -4,8 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <limits>
-
 #include "het_tf/core/cache/table_cache.h"
 #include "tests/testing/table_specs.h"
 

@@ -10,6 +10,7 @@
 
 #include "het_tf/core/engine/engine.h"
 #include "tests/testing/keep_and_apply.h"
+#include "tests/testing/status.h"
 #include "tests/testing/table_specs.h"
 
 namespace het {
@@ -177,9 +178,8 @@ TEST_P(GradientSumsTest, ManyWorkersAreOneOnTheUnionBatch) {
       MergedSums merged;
       ASSERT_TRUE(exchange.Merge(w, &merged).ok());
       const Call rates(engines[w].get(), Batch());
-      const Status status = engines[w]->steps().ApplySums(Span<const TablePtr>(rates.tables.data(), 2), 0,
-                                                          merged, rates.args.learning_rates);
-      ASSERT_TRUE(status.ok()) << status.message();
+      ASSERT_TRUE(Ok(engines[w]->steps().ApplySums(Span<const TablePtr>(rates.tables.data(), 2), 0, merged,
+                                                   rates.args.learning_rates)));
     }
     const Call call(whole.get(), all);
     ASSERT_TRUE(testing::KeepAndApply(&whole->steps(), call.batch_call(), call.args).ok());
@@ -230,9 +230,7 @@ TEST(GradientSumsParts, OneWorkersErrorFailsAllWorkers) {
   pair.Pack(1, InvalidArgument("the gradient is bad"));
   for (size_t to = 0; to < 2; ++to) {
     MergedSums merged;
-    const Status status = pair.Merge(to, &merged);
-    EXPECT_EQ(status.code(), Code::kInvalidArgument);
-    EXPECT_THAT(status.message(), ::testing::HasSubstr("worker 1 of 2: the gradient is bad"));
+    EXPECT_TRUE(Fails(pair.Merge(to, &merged), Code::kInvalidArgument, "worker 1 of 2: the gradient is bad"));
   }
 }
 
@@ -241,9 +239,8 @@ TEST(GradientSumsParts, AnotherLayersPartsAreRefused) {
   pair.Pack(0, Status());
   pair.Pack(1, Status(), 78);
   MergedSums merged;
-  const Status status = pair.Merge(0, &merged);
-  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
-  EXPECT_THAT(status.message(), ::testing::HasSubstr("worker 1 of 2 sent the gradients of another layer"));
+  EXPECT_TRUE(Fails(pair.Merge(0, &merged), Code::kFailedPrecondition,
+                    "worker 1 of 2 sent the gradients of another layer"));
 }
 
 // Defect: a worker without a plan chooses owners by the hash, others by the stream, and a row gets two
@@ -255,12 +252,10 @@ TEST(GradientSumsParts, BatchesOfOtherPlansAreRefused) {
     pair.Pack(1, Status(), 77, other);
     for (size_t to = 0; to < 2; ++to) {
       MergedSums merged;
-      const Status status = pair.Merge(to, &merged);
-      EXPECT_EQ(status.code(), Code::kFailedPrecondition);
-      EXPECT_THAT(status.message(),
-                  ::testing::HasSubstr("worker 0 is number 5 of the pass, and that of worker "
-                                       "1 of 2 is "));
-      EXPECT_THAT(status.message(), ::testing::HasSubstr("by new iterators"));
+      EXPECT_TRUE(Fails(pair.Merge(to, &merged), Code::kFailedPrecondition,
+                        "worker 0 is number 5 of the pass, and that of worker "
+                        "1 of 2 is ",
+                        "by new iterators"));
     }
     pair.Pack(1, Status(), 77, 5);
     MergedSums merged;

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <string>
 
 #include "tests/testing/world/world_test.h"
 
@@ -131,9 +130,7 @@ TEST_F(Age, ManyRowsAreSeveralFrames) {
   WorldConfig config = Aged();
   config.client.max_frame_bytes = 100;
   Make(config);
-  std::vector<Key> keys;
-  for (Key key = 0; key < 50; ++key) keys.push_back(key);
-  Train(0, keys);
+  Train(0, Range(0, 50));
   Wait(kAge);
   Wait(0);
   EXPECT_GE(log().next_seq(), 9u);

@@ -101,9 +101,8 @@ TEST_F(Durable, WritesThatWaitForReplicasNameThem) {
   world().replica_stands_still = true;
   Status status;
   for (int i = 0; i < 50 && status.ok(); ++i) status = world().Write(0, Read(0, {1, 2}).get());
-  EXPECT_EQ(status.code(), Code::kDeadlineExceeded);
-  EXPECT_THAT(status.message(), HasSubstr("partition 0: pushes are with 0 of 1 replicas, since"));
-  EXPECT_THAT(status.message(), HasSubstr("Bring the replicas back"));
+  EXPECT_TRUE(Fails(status, Code::kDeadlineExceeded, "partition 0: pushes are with 0 of 1 replicas, since",
+                    "Bring the replicas back"));
   world().replica_stands_still = false;
   net().Sleep(60);
   Train(0, {1, 2});
@@ -155,13 +154,10 @@ TEST_F(Durable, TheDeadlineCountsFromTheLastProgress) {
   config.client.deadline = 9;
   config.client.request_timeout = 1000;
   Make(config);
-  std::vector<Key> keys;
-  for (Key key = 0; key < 100; ++key) keys.push_back(key);
-  Train(0, keys);
+  Train(0, Range(0, 100));
   const double start = net().Now();
   net().seconds_a_reply = 2;
-  const Status status = world().client(0).Flush();
-  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_TRUE(Ok(world().client(0).Flush()));
   EXPECT_GT(net().Now(), start + 100);
   net().seconds_a_reply = 0;
   Drained();

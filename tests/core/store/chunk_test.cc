@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "het_tf/core/store/chunk_format.h"
+#include "tests/testing/fits_in.h"
 #include "tests/testing/handle_frame.h"
 #include "tests/testing/partition_bytes.h"
 #include "tests/testing/random.h"
@@ -278,15 +279,7 @@ TEST_F(ChunkTest, MemoryThatEndsLeavesNoTrace) {
   const Bytes before = BytesOf(other);
   int refused = 0;
   for (size_t room = 0; room < 40000; room += 256) {
-    SetAllocLimit(AllocatedBytes() + room);
-    bool failed = false;
-    try {
-      ASSERT_TRUE(LoadChunk(View(chunks[4]), &other).ok());
-    } catch (const std::bad_alloc&) {
-      failed = true;
-    }
-    SetAllocLimit(SIZE_MAX);
-    if (!failed) break;
+    if (FitsIn(room, [&] { ASSERT_TRUE(LoadChunk(View(chunks[4]), &other).ok()); })) break;
     ++refused;
     ASSERT_EQ(BytesOf(other), before);
   }

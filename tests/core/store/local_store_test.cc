@@ -5,14 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <numeric>
 #include <random>
 #include <set>
 
 #include "het_tf/core/base/alloc.h"
 #include "het_tf/core/store/shard.h"
 #include "het_tf/ext/checkpoint/cc/row_reader.h"
+#include "tests/testing/fits_in.h"
 #include "tests/testing/random.h"
+#include "tests/testing/status.h"
 #include "tests/testing/stored_rows.h"
 #include "tests/testing/table_specs.h"
 #include "tests/testing/temp_folder.h"
@@ -285,22 +286,21 @@ TEST_F(CheckpointStore, Memory) {
   const auto empty = PositionsOf(store.get(), *schema);
   std::vector<float> rows(256 * 1000);
   for (Key first = 0; first < 60000; first += 1000) {
-    std::vector<Key> keys(1000);
-    std::iota(keys.begin(), keys.end(), first);
+    const std::vector<Key> keys = Range(first, 1000);
     ASSERT_TRUE(store->Assign(*schema, keys, rows.data(), false).ok());
   }
   ASSERT_GT(store->Size(*schema).value().bytes, size_t{60} << 20);
   const auto limited = [&](size_t bytes, const std::string& name, const SavedTable& table) {
-    SetAllocLimit(AllocatedBytes() + bytes);
-    const Status status = SaveRows(store.get(), In(name), {table}, AllPartitions(*store.get())).status();
-    SetAllocLimit(SIZE_MAX);
+    Status status;
+    EXPECT_TRUE(FitsIn(bytes, [&] {
+      status = SaveRows(store.get(), In(name), {table}, AllPartitions(*store.get())).status();
+    }));
     return status;
   };
   EXPECT_EQ(limited(size_t{6} << 20, "full", {schema}).message(), "");
   EXPECT_EQ(limited(size_t{10} << 20, "increment", {schema, empty}).message(), "");
-  const Status status = limited(100000, "none", {schema});
-  EXPECT_EQ(status.code(), Code::kResourceExhausted);
-  EXPECT_THAT(status.message(), HasSubstr("out of memory while rows were saved"));
+  EXPECT_TRUE(Fails(limited(100000, "none", {schema}), Code::kResourceExhausted,
+                    "out of memory while rows were saved"));
   Embedded next(3, 5, {schema});
   const auto file = RowReader::Open(In("full"));
   ASSERT_TRUE(file.ok());

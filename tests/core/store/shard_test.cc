@@ -7,6 +7,7 @@
 #include <set>
 
 #include "het_tf/core/store/chunk.h"
+#include "tests/testing/fits_in.h"
 #include "tests/testing/handle_frame.h"
 #include "tests/testing/partition_bytes.h"
 #include "tests/testing/random.h"
@@ -242,9 +243,8 @@ TEST_F(CopyTest, WithoutMemoryForACopyNothingIsSwept) {
   for (size_t room = 0;; room += 64) {
     Handled swept_out;
     std::vector<Bytes>& removals = swept_out.replication.removals;
-    SetAllocLimit(AllocatedBytes() + room);
-    const Swept swept = partition_.Sweep(kNow + 1000, 1000, &removals);
-    SetAllocLimit(SIZE_MAX);
+    Swept swept;
+    ASSERT_TRUE(FitsIn(room, [&] { swept = partition_.Sweep(kNow + 1000, 1000, &removals); }));
     ASSERT_TRUE(CopyHandles({}, swept_out, copy_.get()));
     ASSERT_EQ(BytesOf(*copy_), BytesOf(partition_));
     if (swept.rows() > 0) break;

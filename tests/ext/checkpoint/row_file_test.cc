@@ -8,7 +8,6 @@
 #include <fstream>
 
 #include "het_tf/core/base/checksum.h"
-#include "het_tf/ext/checkpoint/cc/requests.h"
 #include "het_tf/ext/checkpoint/cc/row_reader.h"
 #include "het_tf/ext/checkpoint/cc/row_writer.h"
 #include "tests/testing/golden.h"

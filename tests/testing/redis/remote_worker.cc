@@ -52,15 +52,9 @@ RemoteWorker::RemoteWorker(const ServerAddress& address, const ClientConfig& con
 RemoteWorker::RemoteWorker(const ServerAddress& address, const ClientConfig& config, const CacheConfig& cache)
     : Process(Open(address, Listening(config)), Spec(), {cache}) {}
 
-void RemoteWorker::Train(const std::vector<int64_t>& ids) {
-  const Status status = Count(ids);
-  EXPECT_TRUE(status.ok()) << status.message();
-}
+void RemoteWorker::Train(const std::vector<int64_t>& ids) { EXPECT_TRUE(Ok(Count(ids))); }
 
-void RemoteWorker::Flush() {
-  const Status status = engine().caches().Flush();
-  EXPECT_TRUE(status.ok()) << status.message();
-}
+void RemoteWorker::Flush() { EXPECT_TRUE(Ok(engine().caches().Flush())); }
 
 uint64_t RemoteWorker::Counter(const std::string& name) {
   auto stats = engine().tables().Stats("t");

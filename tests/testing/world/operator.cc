@@ -3,7 +3,6 @@
 #include <cstdlib>
 #include <memory>
 #include <numeric>
-#include <utility>
 #include <vector>
 
 #include "het_tf/core/store/chunk.h"

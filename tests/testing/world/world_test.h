@@ -6,6 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "tests/testing/keys.h"
+#include "tests/testing/status.h"
 #include "tests/testing/world/operator.h"
 #include "tests/testing/world/world.h"
 

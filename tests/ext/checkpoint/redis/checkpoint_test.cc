@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
 #include <optional>
 #include <thread>
 
@@ -86,8 +85,7 @@ TEST_F(RedisCheckpoint, IncrementsComeInPages) {
   };
   assign(0, 300);
   const auto since = PositionsOf(store.get(), *schema);
-  std::vector<Key> keys(100);
-  std::iota(keys.begin(), keys.end(), 0);
+  const std::vector<Key> keys = Range(0, 100);
   ASSERT_EQ(store->Remove(*schema, keys).value(), 100u);
   assign(90, 200);
   const auto count = store->CountChanges(*schema, since, {0, 1}).value();
@@ -106,9 +104,7 @@ TEST_F(RedisCheckpoint, IncrementsComeInPages) {
     }
   }
   std::sort(changed.begin(), changed.end());
-  std::vector<Key> wanted(110);
-  std::iota(wanted.begin(), wanted.end(), 90);
-  EXPECT_EQ(changed, wanted);
+  EXPECT_EQ(changed, Range(90, 110));
   std::sort(removed.begin(), removed.end());
   EXPECT_EQ(std::vector<Key>(removed.begin(), removed.end()), keys);
   EXPECT_GT(pages, 15);
@@ -192,8 +188,8 @@ TEST_F(RedisCheckpoint, RefusedAndEnded) {
   ASSERT_TRUE(server_->Command({"CONFIG", "SET", "maxmemory", "1"}).ok());
   const auto file = RowReader::Open(paths[0]);
   ASSERT_TRUE(file.ok());
-  const Status full = LoadRows(store.get(), *file.value(), file.value()->tables()[0], *schema, true).status();
-  EXPECT_EQ(full.code(), Code::kResourceExhausted) << full.message();
+  EXPECT_TRUE(Fails(LoadRows(store.get(), *file.value(), file.value()->tables()[0], *schema, true).status(),
+                    Code::kResourceExhausted));
   // A table that does not exist.
   EXPECT_THAT(store->State(*MakeSchema("b", 3, "sgd")).status().message(), HasSubstr("has no table 'b'"));
 }

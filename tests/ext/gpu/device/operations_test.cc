@@ -46,9 +46,7 @@ TEST_F(DeviceOperationsTest, OperationsOfAStep) {
 
 // Partitions are copied to the device only if some have answered and some have not.
 TEST_F(DeviceOperationsTest, OperationsOfSubscriptions) {
-  SetBatch({1, 2, 3});
-  Lookup();
-  Install({1, 2, 3});
+  Bring({1, 2, 3});
   const Keys keys = {1, 2, 3};
   std::vector<uint8_t> trusted(16, 1);
   const std::vector<uint8_t> subscribed(3, 1);
@@ -59,11 +57,7 @@ TEST_F(DeviceOperationsTest, OperationsOfSubscriptions) {
   use_.check = 1;
   use_.trusted = trusted.data();
   EXPECT_EQ(CountOperations([&] { EXPECT_THAT(Lookup(), IsEmpty()); }), 2u);
-  uint64_t discarded = 0;
-  EXPECT_EQ(CountOperations([&] {
-              HetDevForgetKeys(context_, use_.table, HET_DEV_MOVED, keys.data(), 2, stream_, &discarded);
-            }),
-            2u);
+  EXPECT_EQ(CountOperations([&] { TryForget(HET_DEV_MOVED, {1, 2}); }), 2u);
   EXPECT_EQ(CountOperations([&] { EXPECT_EQ(Lookup().size(), 2u); }), 5u) << "the lookup, and three lists";
   trusted[Layout(16, 7).OfKey(0, 3)] = 0;
   EXPECT_EQ(CountOperations([&] { EXPECT_EQ(Lookup().size(), 3u); }), 6u);
@@ -73,47 +67,31 @@ TEST_F(DeviceOperationsTest, OperationsOfSubscriptions) {
 // which is two more operations, and wants those that have left.
 TEST_F(DeviceOperationsTest, ASumLooksAgainWhenRowsMayHaveMoved) {
   const Keys keys = {1, 2, 3};
-  SetBatch(keys);
-  Lookup();
-  Install(keys);
+  Bring(keys);
   ASSERT_EQ(HetDevGather(context_, call_, &batch_, stream_), HET_DEV_OK) << HetDevError();
   const uint64_t kept = CountOperations([&] { Sum(); });
   const auto after = [&](const std::function<void()>& between) {
     Lookup();
     between();
-    HetDevSummed summed;
-    const uint64_t n = CountOperations([&] {
-      ASSERT_EQ(HetDevSum(context_, call_, &batch_, 1, nullptr, stream_, &wanted_, &summed), HET_DEV_OK);
-    });
+    const uint64_t n = CountOperations([&] { ASSERT_EQ(TrySum(), HET_DEV_OK); });
     Keys wanted(wanted_.keys, wanted_.keys + wanted_.n);
     std::sort(wanted.begin(), wanted.end());
     return std::pair(n - kept, wanted);
   };
-  uint64_t discarded = 0;
   EXPECT_EQ(after([] {}), std::pair(uint64_t{0}, Keys()));
-  EXPECT_EQ(after([&] {
-              HetDevForgetKeys(context_, use_.table, HET_DEV_DROP_CLEAN, keys.data(), 0, stream_, &discarded);
-            }),
-            std::pair(uint64_t{0}, Keys()))
-      << "no key";
+  EXPECT_EQ(after([&] { TryForget(HET_DEV_DROP_CLEAN, {}); }), std::pair(uint64_t{0}, Keys())) << "no key";
   EXPECT_EQ(after([&] { TryLookup(); }), std::pair(uint64_t{0}, Keys())) << "the same step again";
   EXPECT_EQ(after([&] { HetDevLookup(context_, call_, &batch_, 0, stream_, &wanted_); }).first, 2u)
       << "a lookup without training does not pin";
-  EXPECT_EQ(after([&] {
-              HetDevForget(context_, use_.table, HET_DEV_DROP_CLEAN, nullptr, stream_, &discarded);
-            }).second,
-            keys);
+  uint64_t discarded = 0;
+  const auto forget_clean = [&] {
+    HetDevForget(context_, use_.table, HET_DEV_DROP_CLEAN, nullptr, stream_, &discarded);
+  };
+  EXPECT_EQ(after(forget_clean).second, keys);
   Install(keys);
-  EXPECT_EQ(after([&] {
-              HetDevForgetKeys(context_, use_.table, HET_DEV_DROP, &keys[1], 1, stream_, &discarded);
-            }).second,
-            Keys{2})
-      << "three copies of a row";
+  EXPECT_EQ(after([&] { TryForget(HET_DEV_DROP, {2}); }).second, Keys{2}) << "three copies of a row";
   Install({2});
-  EXPECT_EQ(after([&] {
-              HetDevForgetKeys(context_, use_.table, HET_DEV_INVALIDATE, keys.data(), 1, stream_, &discarded);
-            }).second,
-            Keys{1});
+  EXPECT_EQ(after([&] { TryForget(HET_DEV_INVALIDATE, {1}); }).second, Keys{1});
   Install({1});
   // Another step, which no longer pins this one's rows, fills the table.
   EXPECT_EQ(after([&] {

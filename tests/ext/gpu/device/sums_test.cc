@@ -35,13 +35,9 @@ class DeviceSumsTest : public LibraryFixture {
         HET_DEV_OK);
   }
   HetDevSummed SumAll(const uint8_t* active = nullptr) {
-    HetDevSummed summed = {};
-    operations_ = CountOperations([&] {
-      EXPECT_EQ(HetDevSum(context_, call_, &batch_, 1, active, stream_, &wanted_, &summed), HET_DEV_OK)
-          << HetDevError();
-    });
+    operations_ = CountOperations([&] { EXPECT_EQ(TrySum(active), HET_DEV_OK) << HetDevError(); });
     EXPECT_EQ(wanted_.n, 0u);
-    return summed;
+    return summed_;
   }
   // The ticks and the first float of a row.
   std::pair<uint32_t, float> RowOf(int64_t key) {

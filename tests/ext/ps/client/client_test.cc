@@ -8,6 +8,7 @@
 
 #include "het_tf/ext/ps/client/cluster.h"
 #include "het_tf/ext/ps/keyspace.h"
+#include "tests/testing/status.h"
 
 namespace het {
 namespace {
@@ -109,8 +110,7 @@ TEST(Address, ErrorsShowTheFormsAndNoPassword) {
                            "unix+sentinel:///a/m"}) {
     const auto address = ParseServerAddress(text);
     ASSERT_FALSE(address.ok()) << text;
-    EXPECT_EQ(address.status().code(), Code::kInvalidArgument);
-    EXPECT_THAT(address.status().message(), HasSubstr("redis://[USER:PASSWORD@]HOST"));
+    EXPECT_TRUE(Fails(address, Code::kInvalidArgument, "redis://[USER:PASSWORD@]HOST"));
     EXPECT_THAT(address.status().message(), Not(HasSubstr("secret")));
   }
 }
@@ -118,8 +118,7 @@ TEST(Address, ErrorsShowTheFormsAndNoPassword) {
 TEST(Address, APercentSignIsEncoded) {
   for (const char* text : {"redis://u:100%@h", "redis://u:secret%zz@h", "redis://u%4:secret@h"}) {
     const Status refused = ParseServerAddress(text).status();
-    EXPECT_EQ(refused.code(), Code::kInvalidArgument) << text;
-    EXPECT_THAT(refused.message(), HasSubstr("write %25 for a %"));
+    EXPECT_TRUE(Fails(refused, Code::kInvalidArgument, "write %25 for a %")) << text;
     EXPECT_THAT(refused.message(), Not(HasSubstr("secret")));
   }
 }

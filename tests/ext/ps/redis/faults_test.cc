@@ -8,7 +8,6 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <numeric>
 #include <set>
 #include <thread>
 #include <utility>
@@ -172,9 +171,7 @@ class PsFleet : public Fleet {
       pause(0.2);
     }
     // A worker resends a partition's lost updates at its next contact.
-    std::vector<int64_t> all(kKeys);
-    std::iota(all.begin(), all.end(), 0);
-    if (!succeeds(worker.TryLookup(all, &rows), "the last lookup")) return;
+    if (!succeeds(worker.TryLookup(Range(0, kKeys), &rows), "the last lookup")) return;
     if (succeeds(worker.engine().caches().Flush(), "the last flush")) Count(&worker, &mine);
   }
   static void Count(RemoteWorker* worker, Ledger::Worker* mine) {

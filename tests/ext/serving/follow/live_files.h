@@ -12,6 +12,8 @@
 #include "het_tf/ext/serving/cc/follow/live_reader.h"
 #include "het_tf/ext/serving/cc/follow/live_writer.h"
 #include "het_tf/ext/serving/cc/serve/serve_writer.h"
+#include "tests/testing/keys.h"
+#include "tests/testing/status.h"
 #include "tests/testing/table_specs.h"
 #include "tests/testing/temp_folder.h"
 
@@ -59,12 +61,7 @@ class LiveFilesTest : public ::testing::Test {
     return files;
   }
 
-  // 0, 1, ..., count - 1.
-  static std::vector<Key> KeysTo(Key count) {
-    std::vector<Key> keys;
-    for (Key key = 0; key < count; ++key) keys.push_back(key);
-    return keys;
-  }
+  static std::vector<Key> KeysTo(Key count) { return testing::Range(0, static_cast<size_t>(count)); }
   // The row of a key, full of `value`.
   static Status Put(LiveWriter* writer, size_t table, Key key, float value) {
     const std::vector<float> row(writer->schema(table).dim(), value);
@@ -75,8 +72,7 @@ class LiveFilesTest : public ::testing::Test {
     std::vector<float> out(keys.size() * reader->base(table).dim());
     const LiveRead read{table, keys, out.data()};
     uint64_t ignored = 0;
-    const Status status = reader->Lookup({&read, 1}, seen != nullptr ? seen : &ignored);
-    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_TRUE(Ok(reader->Lookup({&read, 1}, seen != nullptr ? seen : &ignored)));
     return out;
   }
   static std::vector<float> Initial(const Schema& schema, Key key) {

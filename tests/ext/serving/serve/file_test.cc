@@ -16,7 +16,9 @@
 #include "het_tf/ext/serving/cc/serve/serve_file.h"
 #include "het_tf/ext/serving/cc/serve/serve_writer.h"
 #include "tests/testing/golden.h"
+#include "tests/testing/keys.h"
 #include "tests/testing/random.h"
+#include "tests/testing/status.h"
 #include "tests/testing/table_specs.h"
 #include "tests/testing/temp_folder.h"
 
@@ -163,9 +165,8 @@ TEST_F(ServeFileTest, SmallerRows) {
   for (const RowType type : {RowType::kFloat16, RowType::kBfloat16, RowType::kInt8}) {
     for (const uint32_t dim : {1u, 2u, 7u, 16u, 19u}) {
       const Schema schema = MakeSchema(dim);
-      std::vector<Key> keys(300);
+      const std::vector<Key> keys = het::testing::Range(0, 300);
       std::vector<float> rows(keys.size() * dim);
-      for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<Key>(i);
       for (float& value : rows) value = static_cast<float>((r.Unit() - 0.5) * std::exp2(r.Between(-10, 10)));
       for (uint32_t d = 0; d < dim; ++d) rows[d] = 0;  // a row of zeros
       WriteOptions options;
@@ -233,9 +234,7 @@ TEST_F(ServeFileTest, ValuesBeyondFloat16AreRefused) {
   ASSERT_TRUE(writer.ok());
   const Key key = 77;
   const float row[] = {1, -1e6};
-  const Status status = writer.value()->Add({&key, 1}, row, 2);
-  EXPECT_EQ(status.code(), Code::kInvalidArgument);
-  EXPECT_NE(status.message().find("77"), std::string::npos) << status.message();
+  EXPECT_TRUE(Fails(writer.value()->Add({&key, 1}, row, 2), Code::kInvalidArgument, "77"));
   writer.value().reset();
   EXPECT_FALSE(fs::exists(Path("rows")));
 }
