@@ -25,9 +25,7 @@ class GraphTest : public ::testing::Test {
  protected:
   std::shared_ptr<const GraphFile> Open(const TestGraph& graph) {
     PutFile(path_, GraphBytes(graph));
-    auto file = GraphFile::Open(path_);
-    EXPECT_TRUE(file.ok()) << file.status().message();
-    return file.value();
+    return ValueOf(GraphFile::Open(path_));
   }
   // Returns the error of opening, or "".
   std::string Refusal(const std::string& bytes) {

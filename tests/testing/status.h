@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "het_tf/core/base/status.h"
@@ -18,6 +20,13 @@ inline ::testing::AssertionResult Ok(const Status& status) {
 template <typename T>
 ::testing::AssertionResult Ok(const Result<T>& result) {
   return Ok(result.status());
+}
+
+// The value; without one the test ends here. For the thread of the test alone.
+template <typename T>
+T ValueOf(Result<T> result) {
+  if (!result.ok()) throw std::runtime_error(result.status().message());
+  return std::move(result.value());
 }
 
 // The status has this code, and its message has all of these words.

@@ -45,12 +45,9 @@ class MappedFileTest : public ::testing::Test {
 
 TEST_F(MappedFileTest, SpansLieInsideOfTheFile) {
   Put(256);
-  auto opened = MappedFile::Open(path_, kPlums);
-  ASSERT_TRUE(opened.ok()) << opened.status().message();
-  std::optional<MappedFile> file(std::move(opened.value()));
-  const auto at = file->At<uint16_t>(254, 1);
-  ASSERT_TRUE(at.ok());
-  EXPECT_EQ(at.value()[0], 0xfffe);
+  std::optional<MappedFile> file(ValueOf(MappedFile::Open(path_, kPlums)));
+  const auto at = ValueOf(file->At<uint16_t>(254, 1));
+  EXPECT_EQ(at[0], 0xfffe);
   EXPECT_TRUE(file->At<uint64_t>(256, 0).ok());
   struct {
     uint64_t offset, count;
@@ -68,14 +65,13 @@ TEST_F(MappedFileTest, SpansLieInsideOfTheFile) {
   Head head;
   ASSERT_TRUE(file->ReadHead(kMagic, 1, &head).ok());
   EXPECT_EQ(head.stones, 7u);
-  const auto section = file->Section<uint64_t>(64, 24);
-  ASSERT_TRUE(section.ok());
+  const auto section = ValueOf(file->Section<uint64_t>(64, 24));
   EXPECT_TRUE(file->Section<uint8_t>(256, 0).ok());
   for (uint64_t offset : {0, 8, 72, 320}) EXPECT_FALSE(file->Section<uint8_t>(offset, 0).ok()) << offset;
   EXPECT_FALSE(file->Section<uint64_t>(64, 25).ok());
   const MappedFile moved = std::move(*file);
   file.reset();
-  EXPECT_EQ(section.value()[23], 0xfffefdfcfbfaf9f8u);  // spans outlive a move
+  EXPECT_EQ(section[23], 0xfffefdfcfbfaf9f8u);  // spans outlive a move
   EXPECT_EQ(moved.path(), path_);
 }
 

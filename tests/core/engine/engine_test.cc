@@ -167,8 +167,7 @@ TEST_P(EngineTest, LimitsBoundTheTable) {
   uint32_t now = 1700000000;
   Engine engine("growing", GetParam().threads, [&now] { return now; });
   TableSpec spec = Spec("t");
-  spec.limits = TableLimits();
-  spec.limits->ttl = 100;
+  spec.limits.emplace().ttl = 100;
   auto train = [&](int64_t first, int64_t count) {
     ASSERT_TRUE(Train(&engine, {{"t", Range(first, static_cast<size_t>(count))}}).ok());
     ASSERT_TRUE(engine.caches().Flush().ok());
@@ -183,8 +182,7 @@ TEST_P(EngineTest, LimitsBoundTheTable) {
   ASSERT_TRUE(before.Apply(before.Gradients(1)).ok());
   EXPECT_EQ(engine.tables().Size("t").value(), 65u);
 
-  spec.limits = TableLimits();
-  spec.limits->max_rows = 160;
+  spec.limits.emplace().max_rows = 160;
   ASSERT_TRUE(engine.tables().Create(spec, GetParam().options).ok());
   for (int i = 0; i < 20; ++i) train(2000 + 100 * i, 100);
   EXPECT_LE(engine.tables().Size("t").value(), 160u);
@@ -205,8 +203,7 @@ TEST_P(EngineTest, LimitsReachEveryPartition) {
   Engine engine("aging", GetParam().threads, [&now] { return now; });
   for (const char* name : {"old", "new"}) {
     TableSpec spec = Spec(name);
-    spec.limits = TableLimits();
-    spec.limits->ttl = 100;
+    spec.limits.emplace().ttl = 100;
     ASSERT_TRUE(engine.tables().Create(spec, GetParam().options).ok());
   }
   ASSERT_TRUE(Train(&engine, {{"old", Range(0, 300)}}).ok());

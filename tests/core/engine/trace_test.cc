@@ -6,22 +6,12 @@
 
 #include "het_tf/core/base/trace_log.h"
 #include "het_tf/core/store/local_store.h"
-#include "het_tf/core/store/local_transport.h"
 #include "tests/testing/engine_step.h"
+#include "tests/testing/lazy_transport.h"
 #include "tests/testing/table_specs.h"
 
 namespace het {
 namespace {
-
-// Answers only a poll that may wait.
-class LateTransport : public LocalTransport {
- public:
-  using LocalTransport::LocalTransport;
-
-  bool Poll(double seconds, std::vector<Event>* events) override {
-    return seconds > 0 && LocalTransport::Poll(seconds, events);
-  }
-};
 
 uint64_t CountOf(const TraceLog& log, TraceKind kind) {
   uint64_t count = 0;
@@ -31,8 +21,8 @@ uint64_t CountOf(const TraceLog& log, TraceKind kind) {
 
 TEST(TraceTest, PhasesOfALookupAndAnUpdateAreCounted) {
   LocalService service(2, 1, [] { return 0; });
-  Engine engine("", 1, std::make_unique<LocalStore>(&service), std::make_unique<LateTransport>(&service),
-                ClientConfig());
+  Engine engine("", 1, std::make_unique<LocalStore>(&service),
+                std::make_unique<testing::LazyTransport>(&service), ClientConfig());
   TableOptions options = testing::Cached(100, CacheConfig().pull_bound);
   options.cache->push_bound = 0;
   ASSERT_TRUE(engine.tables().Create(testing::NewSpec("t", 2, "row_wise_adagrad"), options).ok());

@@ -95,18 +95,6 @@ TEST_F(Age, NoStepWaitsForThem) {
   Drained();
 }
 
-// Defect: rows that have left the cache wait for the next step.
-TEST_F(Age, RowsThatHaveLeftTheCacheAreSentInTime) {
-  Make(Aged(/*capacity=*/0));
-  Train(0, {1, 2, 3});
-  ASSERT_EQ(cache()->unsent().queue().size(), 3u);
-  Wait(kAge);
-  EXPECT_EQ(cache()->unsent().queue().size(), 0u);
-  EXPECT_EQ(Counter(&Counters::evict_push), 3u);
-  EXPECT_EQ(world().ServerClock(At(3)), 1);
-  Drained();
-}
-
 // Defect: while the server is away the thread makes frame after frame, or asks without a pause.
 TEST_F(Age, ADeadServerGetsOneFrameLater) {
   Make(Aged());

@@ -1,4 +1,5 @@
-// Failing calls and vanishing rows: cleared or dropped tables, exhausted memory, deadlines.
+// Failing calls and vanishing rows: cleared or dropped tables, a server that restarts, exhausted memory,
+// deadlines. Frames that come twice, late or never, and broken connections: schedules_test.cc.
 #include <gtest/gtest.h>
 
 #include "tests/testing/fits_in.h"
@@ -92,6 +93,33 @@ TEST_F(Failure, AWriteThatCannotFetchChangesNothing) {
   for (auto& [where, part] : old->parts()) part.rows.assign(part.rows.size(), kNoRow);
   EXPECT_TRUE(world().Write(0, old.get()).ok());
   Drained();
+}
+
+// Two reads are in flight when the partition restarts behind a proxy: the second answer is about old bases.
+TEST_F(Failure, ChecksOfAnOlderLifeAreAskedAgain) {
+  WorldConfig config = Bounded(2);
+  config.workers = 3;
+  Make(config);
+  const World::Saved empty = world().Snapshot(0);
+  for (int i = 0; i < 3; ++i) Train(1, {2});
+  ASSERT_TRUE(world().Flush(1).ok());
+  Read(0, {1, 2});  // base of key 2 is 3
+  auto a = world().NewStep({{1}});
+  auto b = world().NewStep({{2}});
+  net().HoldRequests(0, true);
+  auto first = world().client(0).BeginRead(a->MakeRead(), world().NewToken());
+  world().client(0).Progress(0);
+  auto second = world().client(0).BeginRead(b->MakeRead(), world().NewToken());
+  world().client(0).Progress(0);
+  world().Restart(0, empty, /*close=*/false);
+  // Another worker's three ticks: the clock is as before, the row is not.
+  for (int i = 0; i < 3; ++i) Train(2, {2});
+  ASSERT_TRUE(world().Flush(2).ok());
+  net().HoldRequests(0, false);
+  while (!first->done() || !second->done()) world().client(0).Progress(0.05);
+  ASSERT_TRUE(world().client(0).FinishRead(first.get()).ok());
+  ASSERT_TRUE(world().client(0).FinishRead(second.get()).ok());
+  EXPECT_EQ(b->Value(At(2).first, 2)[2], kInitial - 3);
 }
 
 // Memory is exhausted after any number of bytes, in client and store: a call fails or throws, and nothing is

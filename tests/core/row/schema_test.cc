@@ -50,10 +50,9 @@ TEST(Schema, JsonThereAndBack) {
   spec.seed = ~uint64_t{0};
   spec.l2 = 0.125;
   const std::string json = Make(spec)->ToJson();
-  const auto parsed = ParseTableSpec(json);
-  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
-  EXPECT_EQ(Make(parsed.value())->ToJson(), json);
-  EXPECT_EQ(parsed.value().seed, ~uint64_t{0});
+  const auto parsed = ValueOf(ParseTableSpec(json));
+  EXPECT_EQ(Make(parsed)->ToJson(), json);
+  EXPECT_EQ(parsed.seed, ~uint64_t{0});
 }
 
 TEST(Schema, DrawnAsUsesAnotherTablesInitialRows) {

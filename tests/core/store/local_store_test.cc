@@ -172,13 +172,12 @@ TEST_F(CheckpointStore, AnIncrementThatLosesRemovalsBecomesWhole) {
     const auto since = PositionsOf(&store, *schema);
     assign(schema, 200, 900);  // pages of 255 rows
     assign(other, 3, 5);
-    const auto saved = SaveRows(&store, In("a"), {{schema, since}, {other, since}}, {0});
-    ASSERT_TRUE(saved.ok()) << saved.status().message();
+    const auto saved = ValueOf(SaveRows(&store, In("a"), {{schema, since}, {other, since}}, {0}));
     EXPECT_EQ(std::vector(store.kinds.begin(), store.kinds.begin() + static_cast<long>(kinds.size())), kinds);
-    EXPECT_FALSE(saved.value().tables[0].increment);
-    EXPECT_EQ(saved.value().tables[0].rows, 896u) << "all rows that are left, those of before the base, too";
-    EXPECT_FALSE(saved.value().tables[1].increment) << "the list is the partition's";
-    EXPECT_EQ(saved.value().tables[1].rows, 10u);
+    EXPECT_FALSE(saved.tables[0].increment);
+    EXPECT_EQ(saved.tables[0].rows, 896u) << "all rows that are left, those of before the base, too";
+    EXPECT_FALSE(saved.tables[1].increment) << "the list is the partition's";
+    EXPECT_EQ(saved.tables[1].rows, 10u);
     const StoredRows wanted = RowsOf(&store, *schema);
     Load(&store, {In("a")}, schema, 0);
     EXPECT_EQ(RowsOf(&store, *schema), wanted);
@@ -224,11 +223,10 @@ TEST_F(CheckpointStore, RowsThatComeMeanwhilePushNoneOut) {
     const std::string path = In(increment ? "increment" : "full");
     const SavedTable table{schema, increment ? std::make_optional(empty) : std::nullopt};
     ASSERT_TRUE(SaveRows(&store, path, {table}, {0, 1, 2, 3}).ok());
-    const auto file = RowReader::Open(path);
-    ASSERT_TRUE(file.ok());
-    const RowTable& rows = file.value()->tables()[0];
+    const auto file = ValueOf(RowReader::Open(path));
+    const RowTable& rows = file->tables()[0];
     std::vector<Key> keys(rows.rows);
-    ASSERT_TRUE(file.value()->Read(rows, kKeysColumn, 0, rows.rows, keys.data()).ok());
+    ASSERT_TRUE(file->Read(rows, kKeysColumn, 0, rows.rows, keys.data()).ok());
     const std::set<Key> saved(keys.begin(), keys.end());
     for (Key key = 0; key < 200; ++key) EXPECT_EQ(saved.count(key), 1u) << key;
     EXPECT_EQ(saved.size(), keys.size());
@@ -240,12 +238,11 @@ TEST_F(CheckpointStore, WhatDoesNotFitIsRefused) {
   Embedded first(2, 5, {schema});
   for (Key key = 0; key < 10; ++key) first.Assign(schema, key, 5);
   const auto paths = Save(first.get(), In("a"), {{schema}});
-  const auto file = RowReader::Open(paths[0]);
-  ASSERT_TRUE(file.ok());
-  const RowTable& table = file.value()->tables()[0];
+  const auto file = ValueOf(RowReader::Open(paths[0]));
+  const RowTable& table = file->tables()[0];
   const auto load = [&](const Schema& to, bool slots) {
     Embedded next(2, 5, {to});
-    const Status status = LoadRows(next.get(), *file.value(), table, *to, slots).status();
+    const Status status = LoadRows(next.get(), *file, table, *to, slots).status();
     EXPECT_EQ(RowsOf(next.get(), *to).empty(), !status.ok());
     return status;
   };
@@ -267,9 +264,8 @@ TEST_F(CheckpointStore, WithoutSlotsRowsGetInitialSlots) {
   for (Key key = 0; key < 10; ++key) first.Assign(adam, key, 5);
   Embedded next(2, 5, {adagrad});
   for (const std::string& path : Save(first.get(), In("a"), {{adam}})) {
-    const auto file = RowReader::Open(path);
-    ASSERT_TRUE(file.ok());
-    ASSERT_TRUE(LoadRows(next.get(), *file.value(), file.value()->tables()[0], *adagrad, false).ok());
+    const auto file = ValueOf(RowReader::Open(path));
+    ASSERT_TRUE(LoadRows(next.get(), *file, file->tables()[0], *adagrad, false).ok());
   }
   std::vector<float> row(adagrad->row_floats());
   adagrad->InitRow(4, row.data());
@@ -302,11 +298,9 @@ TEST_F(CheckpointStore, Memory) {
   EXPECT_TRUE(Fails(limited(100000, "none", {schema}), Code::kResourceExhausted,
                     "out of memory while rows were saved"));
   Embedded next(3, 5, {schema});
-  const auto file = RowReader::Open(In("full"));
-  ASSERT_TRUE(file.ok());
+  const auto file = ValueOf(RowReader::Open(In("full")));
   SetAllocLimit(AllocatedBytes() + (size_t{20} << 20));
-  const Status loaded =
-      LoadRows(next.get(), *file.value(), file.value()->tables()[0], *schema, true).status();
+  const Status loaded = LoadRows(next.get(), *file, file->tables()[0], *schema, true).status();
   SetAllocLimit(SIZE_MAX);
   EXPECT_EQ(loaded.code(), Code::kResourceExhausted) << loaded.message();
 }

@@ -342,9 +342,7 @@ TEST_F(PartitionTest, ASweepReachesAllOfManyTables) {
   limits.since = 1;
   constexpr int kTables = 600;
   for (int i = 0; i < kTables; ++i) {
-    TableSpec spec = MakeSchema("sgd", 2, "table" + std::to_string(i))->spec();
-    spec.limits = limits;
-    const Schema schema = TableSchema::Create(spec).value();
+    const Schema schema = NewSchema("table" + std::to_string(i), 2, "sgd", {}, limits);
     ASSERT_TRUE(partition_->CreateTable(schema, kEpoch).ok());
     bool created = false;
     Shard* const shard = partition_->Find(schema->id());

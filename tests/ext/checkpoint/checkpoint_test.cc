@@ -28,8 +28,7 @@ class Counting : public Process {
 
   static TableSpec Spec() {
     TableSpec spec = NewSpec("t", kDim, "sgd", {"zeros", 0, 0});
-    spec.limits = TableLimits();
-    spec.limits->max_rows = 1000000;
+    spec.limits.emplace().max_rows = 1000000;
     return spec;
   }
   nlohmann::json Info() {

@@ -62,6 +62,10 @@ Status Say(Mesh* mesh, const std::string& label, const std::string& what, const 
   return mesh->Exchange(label, what, spans, received);
 }
 
+void ExpectOk(const std::vector<Status>& all) {
+  for (const Status& status : all) EXPECT_TRUE(Ok(status));
+}
+
 // A barrier.
 Status Meet(Mesh* mesh, const std::string& label) {
   std::vector<Bytes> received;
@@ -85,7 +89,7 @@ TEST(MeshTest, EachRankGetsThePartsThatWereSentToIt) {
     }
     return Status();
   });
-  for (const Status& status : all) EXPECT_TRUE(status.ok()) << status.message();
+  ExpectOk(all);
 }
 
 // Labels match, whatever the order of calls: graphs run their ops in orders of their own.
@@ -162,9 +166,7 @@ TEST(MeshTest, RanksWithOtherDataAreTold) {
     EXPECT_TRUE(Fails(status, Code::kInvalidArgument, "float [12]", "float [10]", "rank 2"));
   }
   // All have read all: the next one is in step.
-  for (const Status& status : OnAll(ranks, [](Mesh* mesh) { return Meet(mesh, "gradient.1"); })) {
-    EXPECT_TRUE(status.ok()) << status.message();
-  }
+  ExpectOk(OnAll(ranks, [](Mesh* mesh) { return Meet(mesh, "gradient.1"); }));
 }
 
 TEST(MeshTest, RanksThatWaitInDifferentCollectivesAreTold) {
@@ -179,7 +181,7 @@ TEST(MeshTest, RanksThatWaitInDifferentCollectivesAreTold) {
 TEST(MeshTest, ARankThatEndsFailsOnlyWhoNeedsIt) {
   auto ranks = Ranks(3);
   std::vector<Status> all = OnAll(ranks, [](Mesh* mesh) { return Meet(mesh, "last"); });
-  for (const Status& status : all) EXPECT_TRUE(status.ok()) << status.message();
+  ExpectOk(all);
   std::thread ends([&] { ranks[2].reset(); });
   const Status waits = Meet(ranks[0].get(), "more");  // which rank 1, that lives, has not called
   ends.join();
@@ -257,9 +259,7 @@ TEST(MeshTest, WhatIsTooLargeIsRefusedBeforeItTravels) {
     EXPECT_LT(status.message().size(), 500);
   }
   // Neither has begun.
-  for (const Status& status : OnAll(ranks, [](Mesh* mesh) { return Meet(mesh, "step"); })) {
-    EXPECT_TRUE(status.ok()) << status.message();
-  }
+  ExpectOk(OnAll(ranks, [](Mesh* mesh) { return Meet(mesh, "step"); }));
 }
 
 }  // namespace

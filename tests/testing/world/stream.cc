@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <utility>
+
+#include "tests/testing/sums_exchange.h"
 
 namespace het::testing {
 namespace {
@@ -266,26 +267,18 @@ std::unique_ptr<TestStep> Stream::WithLate(size_t w, Batch* batch, Tickets* tick
 
 void Stream::TrainSummed(std::vector<Batch>* batches, bool halves) {
   const uint32_t n = workers();
-  std::vector<Bytes> sent(n);
-  std::vector<Vector<int32_t>> splits(n);
+  SumsExchange exchange(n);
   std::vector<SumsLayout> layouts(n);
   for (uint32_t w = 0; w < n; ++w) {
     GradientSums sums;
     Tickets tickets;
     Keep(w, (*batches)[w].step.get(), halves, &tickets);
     Expect(world_->process(w)->SumKept(tickets, n, &sums, &layouts[w]));
-    Expect(PackSums(Status(), sums, layouts[w].signature, n, &sent[w], &splits[w]));
+    Expect(exchange.Send(w, sums, layouts[w].signature));
   }
   for (uint32_t to : Order()) {
-    Bytes bytes;
-    Vector<int32_t> lengths;
-    for (uint32_t from = 0; from < n; ++from) {
-      const auto begin = std::accumulate(splits[from].begin(), splits[from].begin() + to, std::ptrdiff_t{0});
-      bytes.insert(bytes.end(), sent[from].begin() + begin, sent[from].begin() + begin + splits[from][to]);
-      lengths.push_back(splits[from][to]);
-    }
     MergedSums merged;
-    Expect(MergeSums(layouts[to], {bytes.data(), bytes.size()}, {lengths.data(), lengths.size()}, &merged));
+    Expect(exchange.Merge(to, layouts[to], &merged));
     const TestStep owned = world_->CountAsOwn(to, &merged);
     world_->Written(to, owned, [&] {
       return world_->process(to)->ApplySums(layouts[to], merged, world_->learning_rate());

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <optional>
 #include <thread>
 
 #include "het_tf/core/store/local_store.h"
@@ -21,13 +20,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Schema MakeSchema(const std::string& name, uint32_t dim, const std::string& optimizer,
-                  std::optional<TableLimits> limits = std::nullopt) {
-  TableSpec spec = NewSpec(name, dim, optimizer);
-  spec.limits = limits;
-  return TableSchema::Create(spec).value();
-}
-
 class RedisCheckpoint : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -40,9 +32,7 @@ class RedisCheckpoint : public ::testing::Test {
   std::unique_ptr<het::RedisStore> Open(const std::string& name, uint32_t partitions, uint64_t seed) {
     server_->Command(
         {"HSET", "het:" + name, "partitions", std::to_string(partitions), "hash_seed", std::to_string(seed)});
-    auto store = het::RedisStore::Open(server_->address(), name, 10, nullptr);
-    EXPECT_TRUE(store.ok()) << store.status().message();
-    return std::move(store.value());
+    return ValueOf(het::RedisStore::Open(server_->address(), name, 10, nullptr));
   }
 
   std::unique_ptr<RedisServer> server_;
@@ -52,13 +42,13 @@ class RedisCheckpoint : public ::testing::Test {
 TEST_F(RedisCheckpoint, LimitsStay) {
   TableLimits limits;
   limits.max_rows = 5000;
-  const Schema schema = MakeSchema("a", 3, "adagrad", limits);
+  const Schema schema = NewSchema("a", 3, "adagrad", {}, limits);
   const auto store = Open("x", 2, 9);
   ASSERT_TRUE(store->CreateTable(schema).ok());
   const auto before = store->State(*schema).value().limits;
   ASSERT_EQ(before.max_rows, 5000u);
   const auto paths = Save(store.get(), In("x"), {{schema}});
-  Load(store.get(), paths, MakeSchema("a", 3, "adagrad"), 17);
+  Load(store.get(), paths, NewSchema("a", 3, "adagrad"), 17);
   const auto after = store->State(*schema).value();
   EXPECT_TRUE(after.limits.Same(before));
   EXPECT_EQ(after.limits.since, before.since);
@@ -76,7 +66,7 @@ TEST_F(RedisCheckpoint, IncrementsOfAnyHistory) {
 
 // Pages of several removals and rows, and the counts before them.
 TEST_F(RedisCheckpoint, IncrementsComeInPages) {
-  const Schema schema = MakeSchema("a", 3, "adagrad");
+  const Schema schema = NewSchema("a", 3, "adagrad");
   const auto store = Open("x", 2, 9);
   ASSERT_TRUE(store->CreateTable(schema).ok());
   const std::vector<float> row(schema->row_floats(), 1);
@@ -164,7 +154,7 @@ TEST_F(RedisCheckpoint, WorkersWithWarmCaches) {
 }
 
 TEST_F(RedisCheckpoint, RefusedAndEnded) {
-  const Schema schema = MakeSchema("a", 3, "adagrad");
+  const Schema schema = NewSchema("a", 3, "adagrad");
   const auto store = Open("x", 2, 9);
   ASSERT_TRUE(store->CreateTable(schema).ok());
   const auto other = Open("x", 2, 9);
@@ -186,12 +176,11 @@ TEST_F(RedisCheckpoint, RefusedAndEnded) {
   }
   const auto paths = Save(store.get(), In("x"), {{schema}});
   ASSERT_TRUE(server_->Command({"CONFIG", "SET", "maxmemory", "1"}).ok());
-  const auto file = RowReader::Open(paths[0]);
-  ASSERT_TRUE(file.ok());
-  EXPECT_TRUE(Fails(LoadRows(store.get(), *file.value(), file.value()->tables()[0], *schema, true).status(),
+  const auto file = ValueOf(RowReader::Open(paths[0]));
+  EXPECT_TRUE(Fails(LoadRows(store.get(), *file, file->tables()[0], *schema, true).status(),
                     Code::kResourceExhausted));
   // A table that does not exist.
-  EXPECT_THAT(store->State(*MakeSchema("b", 3, "sgd")).status().message(), HasSubstr("has no table 'b'"));
+  EXPECT_THAT(store->State(*NewSchema("b", 3, "sgd")).status().message(), HasSubstr("has no table 'b'"));
 }
 
 }  // namespace

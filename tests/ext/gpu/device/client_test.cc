@@ -1,6 +1,6 @@
 // The client's part for tables with caches on a device, where the random schedules
 // (protocol/schedules_test.cc) do not reach: calls of the wrong kind, reads that overlap events of their
-// partition, and the form of frames.
+// partition, the form of frames, and what the store remembers of a device.
 #include <deque>
 #include <string>
 #include <utility>
@@ -8,7 +8,7 @@
 
 #include "het_tf/core/store/local_transport.h"
 #include "het_tf/ext/gpu/cc/device_client.h"
-#include "tests/testing/world/world_test.h"
+#include "tests/core/protocol/notified_fixture.h"
 
 namespace het::testing {
 namespace {
@@ -236,6 +236,65 @@ TEST_F(DeviceClientTest, APartitionThatRefusesTheClient) {
       EXPECT_EQ(devices.Wait().code(), Code::kFailedPrecondition);
     }
   }
+}
+
+// --- subscriptions: what lookups ask as those of a cache in host memory do is in
+// engine/device_notified_test.cc
+
+// Worker 0 has its cache on the device, worker 1 in host memory.
+class DeviceNotified : public Notified {
+ protected:
+  void Make(int64_t bound, size_t capacity = 1000) {
+    WorldConfig config = NotifiedConfig(bound);
+    config.devices = 1;
+    config.cache.capacity = capacity;
+    WorldTest::Make(config);
+  }
+  // The keys that worker 0 has asked about since recording began, or since the last call: checked and
+  // fetched.
+  std::pair<Vector<Key>, Vector<Key>> Asked() {
+    std::pair<Vector<Key>, Vector<Key>> asked;
+    for (const Request& request : Sent(0)) {
+      for (const TableRequest& t : request.tables) {
+        asked.first.insert(asked.first.end(), t.check_keys.begin(), t.check_keys.end());
+        asked.second.insert(asked.second.end(), t.fetch_keys.begin(), t.fetch_keys.end());
+      }
+    }
+    return asked;
+  }
+};
+
+// Defect: rows are read without a check though the partition has not answered for two lookups.
+TEST_F(DeviceNotified, RowsWithoutARecentAnswerAreChecked) {
+  Make(2);
+  Hold(0, {1, 2});
+  net(0).record = true;
+  Read(0, {1, 2});
+  EXPECT_EQ(checks(), 0u);
+  // Without training nothing is trusted, and nothing is subscribed to.
+  Read(0, {1, 2, 5}, /*training=*/false);
+  EXPECT_EQ(Asked(), std::pair(Vector<Key>({1, 2}), Vector<Key>({5})));
+  Read(0, {1, 2});
+  EXPECT_EQ(Asked(), std::pair(Vector<Key>{}, Vector<Key>{}));
+  net(0).HoldReplies(0, true);
+  Read(0, {1, 2});
+  net(0).HoldReplies(0, false);
+  net(0).HoldRepliesFor(0, 1);
+  Sent(0);
+  Read(0, {1, 2});
+  EXPECT_EQ(Asked().first, Vector<Key>({1, 2}));
+  Drained();
+}
+
+// Defect: the partition keeps a subscription to every row that the worker has ever had.
+TEST_F(DeviceNotified, EvictedRowsAreReported) {
+  Make(2, 32);  // one bucket of the kernels
+  for (Key key = 0; key < 100; key += 2) {
+    Train(0, {key, key + 1});
+    EXPECT_LE(subscribers().held(), 36u);
+  }
+  EXPECT_GE(subscribers().held(), 32u);
+  Drained();
 }
 
 }  // namespace

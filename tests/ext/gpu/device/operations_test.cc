@@ -1,7 +1,9 @@
-// What the calls of a step put on streams: kernels, copies and fills, as the host executor counts them.
+// What the calls of a step put on streams: kernels, copies and fills, as the host executor counts them; and
+// which rows HetDevSum sums and HetDevTick ticks.
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <utility>
@@ -120,6 +122,78 @@ TEST_F(DeviceOperationsTest, ARowOfAnOlderStepIsNotKept) {
   const uint64_t n = CountOperations([&] { Sum(); });
   HetDevResetCall(context_, call_);
   EXPECT_EQ(CountOperations([&] { Sum(); }), n + 1) << "it looked again as before, and copied the ids";
+}
+
+// --- features whose gradient is all zero: they give no tick, which is known when all gradients have been
+// read
+
+using Gradients = std::vector<float>;
+
+// Two features of one table, one after the other in memory.
+class DeviceSumsTest : public LibraryFixture {
+ protected:
+  void SetFeatures(const Keys& first, const Keys& second) {
+    Keys ids = first;
+    ids.insert(ids.end(), second.begin(), second.end());
+    SetBatch(ids);
+    Split({first.size(), second.size()});
+    Install(Lookup());
+    ASSERT_EQ(HetDevGather(context_, call_, &batch_, stream_), HET_DEV_OK) << HetDevError();
+  }
+  // Of each id, in the order of SetFeatures.
+  void SetGradients(const Gradients& of_ids) {
+    Gradients floats;
+    for (const float of_id : of_ids) floats.insert(floats.end(), kDim, of_id);
+    ASSERT_EQ(
+        HetDevCopyIn(context_, gradients_->get(), floats.data(), floats.size() * sizeof(float), stream_),
+        HET_DEV_OK);
+  }
+  HetDevSummed SumAll(const uint8_t* active = nullptr) {
+    operations_ = CountOperations([&] { EXPECT_EQ(TrySum(active), HET_DEV_OK) << HetDevError(); });
+    EXPECT_EQ(wanted_.n, 0u);
+    return summed_;
+  }
+  // The ticks and the first float of a row.
+  std::pair<uint32_t, float> RowOf(int64_t key) {
+    std::vector<float> row;
+    const uint32_t ticks = Inspect(key, &row).ticks;
+    return {ticks, row[0]};
+  }
+
+  uint64_t operations_ = 0;
+};
+
+// Key 2 is in both features, and gets a tick by the other one.
+TEST_F(DeviceSumsTest, RowsOfAFeatureWithoutGradientGetNoTick) {
+  SetFeatures({1, 2}, {2, 3});
+  SetGradients({1, 1, 1, 1});
+  EXPECT_EQ(SumAll().uniques, 3u);
+  const uint64_t usual = operations_;
+  SetGradients({1, 1, 0, -0.0f});
+  const HetDevSummed summed = SumAll();
+  EXPECT_EQ(summed.uniques, 2u);
+  EXPECT_EQ(summed.ticks[0], 2u);
+  EXPECT_EQ(summed.active[0], 1);
+  EXPECT_EQ(summed.active[1], 0);
+  EXPECT_EQ(operations_, usual + 1) << "the sums once more";
+  EXPECT_EQ(Tick(call_), HET_DEV_OK) << HetDevError();
+  EXPECT_EQ(RowOf(1), std::pair(1u, 0.0f));
+  EXPECT_EQ(RowOf(2), std::pair(1u, 1.0f));
+  EXPECT_EQ(RowOf(3), std::pair(0u, 3.0f));
+}
+
+// Given features count even if their gradient is zero, and what others have is not read.
+TEST_F(DeviceSumsTest, GivenFeaturesCount) {
+  SetFeatures({1, 2}, {2, 3});
+  SetGradients({0, 0, 1, NAN});
+  const uint8_t active[] = {1, 0};
+  features_[1].gradients = nullptr;
+  const HetDevSummed summed = SumAll(active);
+  EXPECT_EQ(summed.uniques, 2u);
+  EXPECT_EQ(summed.non_finite, 0);
+  EXPECT_EQ(Tick(call_), HET_DEV_OK) << HetDevError();
+  EXPECT_EQ(RowOf(2), std::pair(1u, 2.0f));
+  EXPECT_EQ(RowOf(3), std::pair(0u, 3.0f));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "het_tf/core/store/local_transport.h"
 #include "het_tf/core/wire/layout.h"
 #include "tests/testing/device/device_engine.h"
+#include "tests/testing/lazy_transport.h"
 
 namespace het::testing {
 namespace {
@@ -43,23 +44,6 @@ TEST_F(DeviceWorkers, ClearedTableIsFetchedAgain) {
     EXPECT_EQ(Values(workers[1].get(), "t", {5})[0], 1);
   }
 }
-
-// A transport that passes frames on only when a call waits.
-class LazyTransport : public LocalTransport {
- public:
-  using LocalTransport::LocalTransport;
-  void Send(OutFrame frame) override { frames_.push_back(std::move(frame)); }
-  bool Poll(double seconds, std::vector<Event>* events) override {
-    if (seconds > 0) {
-      for (OutFrame& frame : frames_) LocalTransport::Send(std::move(frame));
-      frames_.clear();
-    }
-    return LocalTransport::Poll(seconds, events);
-  }
-
- private:
-  std::vector<OutFrame> frames_;
-};
 
 TEST_F(DeviceWorkers, StepEndsWhenDueUpdatesAreApplied) {
   for (const int64_t bound : {int64_t{0}, int64_t{1}, kUnbounded}) {

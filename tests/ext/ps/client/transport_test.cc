@@ -256,12 +256,11 @@ TEST_F(TransportTest, ATableIsDroppedEverywhereAtOnce) {
     if (command.words[2] == "DROP") dropped.push_back(command.words[1]);
     return command.words[2] == "DROP" && dropped.size() % 5 == 0 ? "-HETERR no table 't' at p; ..." : "+OK";
   });
-  auto store = RedisStore::Open(server.address(), "", 5, nullptr);
-  ASSERT_TRUE(store.ok()) << store.status().message();
+  auto store = ValueOf(RedisStore::Open(server.address(), "", 5, nullptr));
   const int reads = server.reads.load();
-  EXPECT_TRUE(Ok(store.value()->DropTable(*schema_)));
+  EXPECT_TRUE(Ok(store->DropTable(*schema_)));
   EXPECT_LT(server.reads.load() - reads, static_cast<int>(kMany) / 4) << "they were pipelined";
-  EXPECT_EQ(dropped, store.value()->keys()) << "each once";
+  EXPECT_EQ(dropped, store->keys()) << "each once";
 }
 
 // Replies without a request must not be taken for later ones.

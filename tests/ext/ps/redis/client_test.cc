@@ -175,10 +175,9 @@ TEST_F(RedisClientTest, EmptyLoadDiscardsNothing) {
   RedisServer server;
   RemoteWorker worker(server.address(), ClientConfig(), /*bound=*/1000000);
   worker.Train({1, 2, 3});
-  auto store = RedisStore::Open(server.address(), "", 10, nullptr);
-  ASSERT_TRUE(store.ok()) << store.status().message();
-  ASSERT_TRUE(store.value()->BeginLoad("job", 60).ok());
-  ASSERT_TRUE(store.value()->AbortLoad("job").ok());
+  auto store = ValueOf(RedisStore::Open(server.address(), "", 10, nullptr));
+  ASSERT_TRUE(store->BeginLoad("job", 60).ok());
+  ASSERT_TRUE(store->AbortLoad("job").ok());
   worker.Train({1});
   worker.Flush();
   EXPECT_EQ(worker.Value(1), 2);

@@ -165,15 +165,14 @@ TEST_F(TlsTest, AWorkerTrainsThroughARestart) {
 TEST_F(TlsTest, AFollowerReadsAChange) {
   Start();
   RemoteWorker worker(Address(), ClientConfig());
-  auto source = RedisChanges::Open(Address(), "", 10);
-  ASSERT_TRUE(source.ok()) << source.status().message();
+  auto source = ValueOf(RedisChanges::Open(Address(), "", 10));
   worker.Train({7});
   worker.Flush();
-  for (uint32_t p = 0; p < source.value()->partitions(); ++p) source.value()->AskPage(p, ChangesRequest());
+  for (uint32_t p = 0; p < source->partitions(); ++p) source->AskPage(p, ChangesRequest());
   std::vector<follow::ChangeAnswer> answers;
   ASSERT_TRUE(Eventually([&] {
-    source.value()->Collect(&answers);
-    return answers.size() == source.value()->partitions();
+    source->Collect(&answers);
+    return answers.size() == source->partitions();
   }));
   Vector<Key> keys;
   for (const follow::ChangeAnswer& answer : answers) {

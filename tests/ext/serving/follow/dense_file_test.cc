@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "tests/testing/temp_folder.h"
@@ -15,8 +13,7 @@ namespace {
 class DenseFileTest : public ::testing::Test {
  protected:
   Result<std::shared_ptr<const DenseFile>> Open(const std::string& bytes) const {
-    std::filesystem::remove(path_);
-    std::ofstream(path_, std::ios::binary) << bytes;
+    het::testing::PutFile(path_, bytes);
     return DenseFile::Open(path_);
   }
   static std::string Bytes(std::string header, size_t tensors) {

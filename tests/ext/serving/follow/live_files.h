@@ -36,24 +36,19 @@ class LiveFilesTest : public ::testing::Test {
     serve::WriteOptions options;
     options.row_type = type;
     std::filesystem::remove(Path(name + ".het"));
-    auto writer = serve::ServeWriter::Create(Path(name + ".het"), schema, options);
-    ASSERT_TRUE(writer.ok()) << writer.status().message();
+    auto writer = ValueOf(serve::ServeWriter::Create(Path(name + ".het"), schema, options));
     const std::vector<float> row(dim, value);
     for (size_t i = 0; i < rows; ++i) {
       const Key key = static_cast<Key>(i);
-      ASSERT_TRUE(writer.value()->Add({&key, 1}, row.data(), dim).ok());
+      ASSERT_TRUE(writer->Add({&key, 1}, row.data(), dim).ok());
     }
-    ASSERT_TRUE(writer.value()->Finish().ok());
+    ASSERT_TRUE(writer->Finish().ok());
   }
   std::unique_ptr<LiveWriter> OpenWriter(const std::vector<std::string>& names) const {
-    auto writer = LiveWriter::Open(Live(), Files(names));
-    EXPECT_TRUE(writer.ok()) << writer.status().message();
-    return writer.ok() ? std::move(writer.value()) : nullptr;
+    return ValueOf(LiveWriter::Open(Live(), Files(names)));
   }
   std::unique_ptr<LiveReader> OpenReader(const std::vector<std::string>& names) const {
-    auto reader = LiveReader::Open(Live(), Files(names));
-    EXPECT_TRUE(reader.ok()) << reader.status().message();
-    return reader.ok() ? std::move(reader.value()) : nullptr;
+    return ValueOf(LiveReader::Open(Live(), Files(names)));
   }
   std::vector<std::string> Files(const std::vector<std::string>& names) const {
     std::vector<std::string> files;
