@@ -2,7 +2,6 @@
 #include "het_tf/capi/xla.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <deque>
 #include <functional>

@@ -21,7 +21,7 @@ using het::testing::Random;
 using het::testing::SealGraph;
 using het::testing::TestGraph;
 
-class GraphTest : public ::testing::Test {
+class GraphTest : public het::testing::FolderTest {
  protected:
   std::shared_ptr<const GraphFile> Open(const TestGraph& graph) {
     PutFile(path_, GraphBytes(graph));
@@ -47,8 +47,7 @@ class GraphTest : public ::testing::Test {
     return shares;
   }
 
-  het::testing::TempFolder folder_;
-  const std::string path_ = folder_.path() + "/graph";
+  const std::string path_ = Path("graph");
 };
 
 TEST_F(GraphTest, DrawsAreUniformOverTheNeighbours) {

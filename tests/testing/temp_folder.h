@@ -1,6 +1,8 @@
 // A private folder that the destructor deletes.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -27,6 +29,14 @@ class TempFolder {
 
  private:
   std::string path_;
+};
+
+// A test with such a folder.
+class FolderTest : public ::testing::Test {
+ protected:
+  std::string Path(const std::string& name) const { return folder_.path() + "/" + name; }
+
+  TempFolder folder_;
 };
 
 inline std::string ReadFile(const std::string& path) {

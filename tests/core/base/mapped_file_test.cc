@@ -25,7 +25,7 @@ struct Head {
   uint64_t file_bytes, stones, checksum;
 };
 
-class MappedFileTest : public ::testing::Test {
+class MappedFileTest : public het::testing::FolderTest {
  protected:
   // Writes a head, and bytes 0, 1, 2 ... up to `size`.
   std::string Put(size_t size, uint32_t version = 1) {
@@ -39,8 +39,7 @@ class MappedFileTest : public ::testing::Test {
     return bytes;
   }
 
-  het::testing::TempFolder folder_;
-  const std::string path_ = folder_.path() + "/plum";
+  const std::string path_ = Path("plum");
 };
 
 TEST_F(MappedFileTest, SpansLieInsideOfTheFile) {

@@ -131,21 +131,18 @@ TEST_F(TableCacheTest, TheLineOfADroppedTransientOneIsAResidentNow) {
 
 TEST_F(TableCacheTest, UpdatesAreTakenBack) {
   Make(Capacity(4));
-  for (int i = 0; i < 20000; ++i) {
-    Tick(Insert(i), 1);
-    cache_->MakeRoom(0);
-    PackedUpdates taken;
-    PackedUpdates* const to[] = {&taken};
-    cache_->unsent().TakeQueue(Layout(1, 3), {to, 1});
-  }
+  const auto tick_and_take = [&](Key first) {
+    for (Key key = first; key < first + 20000; ++key) {
+      Tick(Insert(key), 1);
+      cache_->MakeRoom(0);
+      PackedUpdates taken;
+      PackedUpdates* const to[] = {&taken};
+      cache_->unsent().TakeQueue(Layout(1, 3), {to, 1});
+    }
+  };
+  tick_and_take(0);
   const size_t before = AllocatedBytes();
-  for (int i = 0; i < 20000; ++i) {
-    Tick(Insert(100000 + i), 1);
-    cache_->MakeRoom(0);
-    PackedUpdates taken;
-    PackedUpdates* const to[] = {&taken};
-    cache_->unsent().TakeQueue(Layout(1, 3), {to, 1});
-  }
+  tick_and_take(100000);
   EXPECT_EQ(AllocatedBytes(), before);
 }
 

@@ -2,7 +2,6 @@
 #include "het_tf/core/engine/kept_gradients.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>

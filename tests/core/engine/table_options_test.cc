@@ -2,7 +2,6 @@
 #include "het_tf/core/engine/table_options.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/testing/status.h"
 #include "tests/testing/table_specs.h"

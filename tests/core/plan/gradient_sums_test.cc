@@ -2,7 +2,6 @@
 #include "het_tf/core/plan/gradient_sums.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
@@ -201,41 +200,29 @@ struct Pair {
   Status Merge(size_t to, MergedSums* merged) { return exchange.Merge(to, Layout(), merged); }
 };
 
-TEST(GradientSumsParts, OneWorkersErrorFailsAllWorkers) {
-  Pair pair;
-  pair.Pack(0, Status());
-  pair.Pack(1, InvalidArgument("the gradient is bad"));
-  for (size_t to = 0; to < 2; ++to) {
-    MergedSums merged;
-    EXPECT_TRUE(Fails(pair.Merge(to, &merged), Code::kInvalidArgument, "worker 1 of 2: the gradient is bad"));
-  }
-}
-
-TEST(GradientSumsParts, AnotherLayersPartsAreRefused) {
-  Pair pair;
-  pair.Pack(0, Status());
-  pair.Pack(1, Status(), 78);
-  MergedSums merged;
-  EXPECT_TRUE(Fails(pair.Merge(0, &merged), Code::kFailedPrecondition,
-                    "worker 1 of 2 sent the gradients of another layer"));
-}
-
-// Defect: a worker without a plan chooses owners by the hash, others by the stream, and a row gets two
-// updates.
-TEST(GradientSumsParts, BatchesOfOtherPlansAreRefused) {
-  for (const uint64_t other : {uint64_t{0}, uint64_t{6}}) {
+// Defects: an error that the others do not see; a worker without a plan chooses owners by the hash, others by
+// the stream, and a row gets two updates.
+TEST(GradientSumsParts, WhatDoesNotSuitFailsAllWorkers) {
+  const char* const plans = "worker 0 is number 5 of the pass, and that of worker 1 of 2 is ";
+  const struct {
+    Status error;
+    uint64_t signature, planned;
+    Code code;
+    const char *says, *also;
+  } cases[] = {
+      {InvalidArgument("the gradient is bad"), 77, 5, Code::kInvalidArgument, "worker 1 of 2: ", "is bad"},
+      {Status(), 78, 5, Code::kFailedPrecondition, "worker 1 of 2 sent the gradients of ", "another layer"},
+      {Status(), 77, 0, Code::kFailedPrecondition, plans, "by new iterators"},
+      {Status(), 77, 6, Code::kFailedPrecondition, plans, "by new iterators"}};
+  for (const auto& one : cases) {
     Pair pair;
+    MergedSums merged;
     pair.Pack(0, Status(), 77, 5);
-    pair.Pack(1, Status(), 77, other);
+    pair.Pack(1, one.error, one.signature, one.planned);
     for (size_t to = 0; to < 2; ++to) {
-      MergedSums merged;
-      EXPECT_TRUE(Fails(pair.Merge(to, &merged), Code::kFailedPrecondition,
-                        "worker 0 is number 5 of the pass, and that of worker "
-                        "1 of 2 is ",
-                        "by new iterators"));
+      EXPECT_TRUE(Fails(pair.Merge(to, &merged), one.code, one.says, one.also));
     }
     pair.Pack(1, Status(), 77, 5);
-    MergedSums merged;
     EXPECT_TRUE(pair.Merge(0, &merged).ok());
   }
 }

@@ -1,6 +1,5 @@
 // Ticks that reach their age (push_max_age), on the clock of the test's network.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 

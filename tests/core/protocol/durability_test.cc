@@ -1,7 +1,6 @@
 // How long frames are kept: until applied, until a replica has them, until a checkpoint; restarts of a server
 // without acknowledged frames; and how long a store remembers clients.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/testing/world/world_test.h"
 
@@ -14,13 +13,12 @@ using ::testing::Not;
 class Durable : public WorldTest {
  protected:
   using WorldTest::Make;
-  void Make(Durability durability, uint32_t workers = 1, size_t keep_bytes = size_t{1} << 30,
-            double interval = 0) {
+  void Make(Durability durability, uint32_t workers = 1, size_t keep_bytes = size_t{1} << 30) {
     WorldConfig config = Bounded(0);
     config.workers = workers;
     config.client.durability = durability;
     config.client.keep_bytes = keep_bytes;
-    config.client.replica_interval = interval;
+    config.client.replica_interval = 0;
     config.client.notice = [this](const std::string& text) { notices_.push_back(text); };
     Make(config);
   }
@@ -71,28 +69,6 @@ TEST_F(Durable, LossWithoutKeptFramesIsReportedOnce) {
   EXPECT_THAT(notices_[0],
               HasSubstr("without 6 pushes of this worker that had been acknowledged: 6 are lost"));
   EXPECT_THAT(notices_[0], HasSubstr("durability='replicated'"));
-}
-
-// A connection without writes learns that the replicas have everything. The client must not forget frames of
-// an older connection for that.
-TEST_F(Durable, NewConnectionAcknowledgesNoOldFrames) {
-  Make(Durability::kReplicated, 1, size_t{1} << 30, /*interval=*/5);
-  world().replica_stands_still = true;
-  for (int i = 0; i < 4; ++i) Train(0, {1});
-  net().Cut(0);
-  Read(0, {1, 2});  // over a new connection, before the replica is asked again
-  net().Sleep(60);
-  Settle();
-  EXPECT_GE(log().frames().size(), 4u) << "no replica has acknowledged them";
-  world().Promote(0);
-  world().replica_stands_still = false;
-  Drained();
-  EXPECT_EQ(world().ServerClock(At(1)), 4);
-  for (int i = 0; i < 10; ++i) {
-    net().Sleep(60);
-    Settle();
-  }
-  EXPECT_EQ(log().frames().size(), 0u) << "an empty push made the new connection count";
 }
 
 // Only the replica is missing: nothing is on its way, and a write that has no room for its frame says so.

@@ -1,7 +1,6 @@
 #include "het_tf/core/row/initializer.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>

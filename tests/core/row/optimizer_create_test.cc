@@ -1,6 +1,5 @@
 // Refusals of optimizers, the layout of their rows, and properties of single ones.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>

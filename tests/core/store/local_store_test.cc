@@ -2,7 +2,6 @@
 #include "het_tf/core/store/local_store.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <filesystem>
 #include <random>
@@ -45,11 +44,7 @@ class Embedded {
   LocalStore store_;
 };
 
-class CheckpointStore : public ::testing::Test {
- protected:
-  std::string In(const std::string& name) const { return folder_.path() + "/" + name; }
-  TempFolder folder_;
-};
+using CheckpointStore = FolderTest;
 
 TEST_F(CheckpointStore, AnyShapeIntoAnyOther) {
   const std::vector<Schema> schemas = {NewSchema("a", 7, "adam"), NewSchema("b \"ü\"/keys", 1, "sgd"),
@@ -69,7 +64,7 @@ TEST_F(CheckpointStore, AnyShapeIntoAnyOther) {
   ASSERT_TRUE(wanted[2].empty());
 
   const std::vector<SavedTable> all = {{schemas[0]}, {schemas[1]}, {schemas[2]}};
-  std::vector<std::string> paths = Save(first.get(), In("4"), all);
+  std::vector<std::string> paths = Save(first.get(), Path("4"), all);
   const std::pair<uint32_t, uint64_t> shapes[] = {{2, 5}, {8, 77}, {1, 0}, {16, 0}, {64, 3}, {16, 1}};
   for (const auto& [partitions, seed] : shapes) {
     Embedded next(partitions, seed, schemas, 5000);
@@ -83,7 +78,7 @@ TEST_F(CheckpointStore, AnyShapeIntoAnyOther) {
         ASSERT_EQ(value[0], std::get<3>(row)[0]) << key;
       }
     }
-    paths = Save(next.get(), In(std::to_string(partitions) + "of" + std::to_string(seed)), all);
+    paths = Save(next.get(), Path(std::to_string(partitions) + "of" + std::to_string(seed)), all);
   }
 }
 
@@ -109,7 +104,7 @@ TEST_F(CheckpointStore, FloorsAndPositions) {
   first.Remove(schema, 3);
   const Clock floor = first->State(*schema).value().clock_floor;
   ASSERT_EQ(floor, 10 * 2 * kBirthGap) << "each assignment is a birth";
-  const auto paths = Save(first.get(), In("a"), {{schema}});
+  const auto paths = Save(first.get(), Path("a"), {{schema}});
   Embedded next(2, 9, {schema});
   const auto before = next->State(*schema).value();
   Load(next.get(), paths, schema, floor);
@@ -126,7 +121,7 @@ TEST_F(CheckpointStore, IncrementsOfAnyHistory) {
   for (uint64_t seed = 0; seed < Scaled(100); ++seed) {
     LocalService service(4, seed);
     LocalStore store(&service);
-    CheckIncrements(&store, In(std::to_string(seed)), seed);
+    CheckIncrements(&store, Path(std::to_string(seed)), seed);
   }
 }
 
@@ -172,16 +167,16 @@ TEST_F(CheckpointStore, AnIncrementThatLosesRemovalsBecomesWhole) {
     const auto since = PositionsOf(&store, *schema);
     assign(schema, 200, 900);  // pages of 255 rows
     assign(other, 3, 5);
-    const auto saved = ValueOf(SaveRows(&store, In("a"), {{schema, since}, {other, since}}, {0}));
+    const auto saved = ValueOf(SaveRows(&store, Path("a"), {{schema, since}, {other, since}}, {0}));
     EXPECT_EQ(std::vector(store.kinds.begin(), store.kinds.begin() + static_cast<long>(kinds.size())), kinds);
     EXPECT_FALSE(saved.tables[0].increment);
     EXPECT_EQ(saved.tables[0].rows, 896u) << "all rows that are left, those of before the base, too";
     EXPECT_FALSE(saved.tables[1].increment) << "the list is the partition's";
     EXPECT_EQ(saved.tables[1].rows, 10u);
     const StoredRows wanted = RowsOf(&store, *schema);
-    Load(&store, {In("a")}, schema, 0);
+    Load(&store, {Path("a")}, schema, 0);
     EXPECT_EQ(RowsOf(&store, *schema), wanted);
-    std::filesystem::remove(In("a"));
+    std::filesystem::remove(Path("a"));
   }
 }
 
@@ -220,7 +215,7 @@ TEST_F(CheckpointStore, RowsThatComeMeanwhilePushNoneOut) {
     ASSERT_TRUE(store.Assign(*schema, Span<const Key>(&key, 1), row.data(), true).ok());
   }
   for (bool increment : {false, true}) {
-    const std::string path = In(increment ? "increment" : "full");
+    const std::string path = Path(increment ? "increment" : "full");
     const SavedTable table{schema, increment ? std::make_optional(empty) : std::nullopt};
     ASSERT_TRUE(SaveRows(&store, path, {table}, {0, 1, 2, 3}).ok());
     const auto file = ValueOf(RowReader::Open(path));
@@ -237,7 +232,7 @@ TEST_F(CheckpointStore, WhatDoesNotFitIsRefused) {
   const Schema schema = NewSchema("a", 3, "adam");
   Embedded first(2, 5, {schema});
   for (Key key = 0; key < 10; ++key) first.Assign(schema, key, 5);
-  const auto paths = Save(first.get(), In("a"), {{schema}});
+  const auto paths = Save(first.get(), Path("a"), {{schema}});
   const auto file = ValueOf(RowReader::Open(paths[0]));
   const RowTable& table = file->tables()[0];
   const auto load = [&](const Schema& to, bool slots) {
@@ -252,9 +247,9 @@ TEST_F(CheckpointStore, WhatDoesNotFitIsRefused) {
   EXPECT_THAT(load(NewSchema("x", 3, "ftrl"), false).message(),
               HasSubstr("computes its values from its slots (ftrl)"));
   EXPECT_TRUE(load(NewSchema("x", 3, "sgd"), false).ok());
-  EXPECT_THAT(SaveRows(first.get(), In("p"), {{schema}}, {2}).status().message(),
+  EXPECT_THAT(SaveRows(first.get(), Path("p"), {{schema}}, {2}).status().message(),
               HasSubstr("partition 2 cannot be saved; the store has the partitions 0 to 1"));
-  EXPECT_EQ(SaveRows(first.get(), folder_.path() + "/none/p", {{schema}}, {0}).status().code(), Code::kFile);
+  EXPECT_EQ(SaveRows(first.get(), Path("none/p"), {{schema}}, {0}).status().code(), Code::kFile);
 }
 
 TEST_F(CheckpointStore, WithoutSlotsRowsGetInitialSlots) {
@@ -263,7 +258,7 @@ TEST_F(CheckpointStore, WithoutSlotsRowsGetInitialSlots) {
   Embedded first(2, 5, {adam});
   for (Key key = 0; key < 10; ++key) first.Assign(adam, key, 5);
   Embedded next(2, 5, {adagrad});
-  for (const std::string& path : Save(first.get(), In("a"), {{adam}})) {
+  for (const std::string& path : Save(first.get(), Path("a"), {{adam}})) {
     const auto file = ValueOf(RowReader::Open(path));
     ASSERT_TRUE(LoadRows(next.get(), *file, file->tables()[0], *adagrad, false).ok());
   }
@@ -289,7 +284,7 @@ TEST_F(CheckpointStore, Memory) {
   const auto limited = [&](size_t bytes, const std::string& name, const SavedTable& table) {
     Status status;
     EXPECT_TRUE(FitsIn(bytes, [&] {
-      status = SaveRows(store.get(), In(name), {table}, AllPartitions(*store.get())).status();
+      status = SaveRows(store.get(), Path(name), {table}, AllPartitions(*store.get())).status();
     }));
     return status;
   };
@@ -298,7 +293,7 @@ TEST_F(CheckpointStore, Memory) {
   EXPECT_TRUE(Fails(limited(100000, "none", {schema}), Code::kResourceExhausted,
                     "out of memory while rows were saved"));
   Embedded next(3, 5, {schema});
-  const auto file = ValueOf(RowReader::Open(In("full")));
+  const auto file = ValueOf(RowReader::Open(Path("full")));
   SetAllocLimit(AllocatedBytes() + (size_t{20} << 20));
   const Status loaded = LoadRows(next.get(), *file, file->tables()[0], *schema, true).status();
   SetAllocLimit(SIZE_MAX);

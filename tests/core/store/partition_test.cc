@@ -4,7 +4,6 @@
 #include "het_tf/core/store/partition.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <memory>
 

@@ -1,6 +1,5 @@
 // Saving and loading under an engine: the effects on steps and caches. Tables of this process.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <atomic>
 #include <nlohmann/json.hpp>
@@ -53,17 +52,13 @@ std::vector<uint32_t> Partitions(uint32_t first, uint32_t end) {
   return some;
 }
 
-class CheckpointEngine : public ::testing::Test {
- protected:
-  std::string In(const std::string& name) const { return folder_.path() + "/" + name; }
-  TempFolder folder_;
-};
+using CheckpointEngine = FolderTest;
 
 // The loaded row happens to have the clock that the cache knows: only the epoch differs.
 TEST_F(CheckpointEngine, WarmCachesSeeWhatWasLoaded) {
   for (const int64_t bound : {int64_t{0}, int64_t{50}, kUnbounded}) {
     Counting counting(Cached(100, bound));
-    const std::string path = In(std::to_string(bound));
+    const std::string path = Path(std::to_string(bound));
     ASSERT_TRUE(counting.Count({1, 2}).ok());
     ASSERT_TRUE(counting.engine().caches().Flush().ok());
     ASSERT_TRUE(counting.Save(path, Partitions(0, 16)).ok());
@@ -106,7 +101,7 @@ TEST_F(CheckpointEngine, MeanwhileTheTablesAreTheLoadersAlone) {
     ASSERT_TRUE(counting.Count({1, 2}).ok());
     std::vector<float> out;
     ASSERT_TRUE(counting.TryLookup({1}, &out).ok());
-    EXPECT_THAT(counting.LoadFile(In("x")).message(), HasSubstr("HetLoadBegin"));
+    EXPECT_THAT(counting.LoadFile(Path("x")).message(), HasSubstr("HetLoadBegin"));
     EXPECT_THAT(counting.engine().loads().Clear("t").message(), HasSubstr("HetLoadBegin"));
     EXPECT_THAT(counting.engine().loads().Commit({}, {}).message(), HasSubstr("HetLoadBegin"));
     ASSERT_TRUE(counting.engine().loads().Begin("me", 60).ok());
@@ -122,7 +117,7 @@ TEST_F(CheckpointEngine, MeanwhileTheTablesAreTheLoadersAlone) {
       EXPECT_TRUE(
           Fails(refused, Code::kFailedPrecondition, "a checkpoint is being restored into namespace 'test'"));
     }
-    EXPECT_THAT(counting.Save(In("x"), {0}).message(), HasSubstr("is being loaded by 'me'"));
+    EXPECT_THAT(counting.Save(Path("x"), {0}).message(), HasSubstr("is being loaded by 'me'"));
     CommitRequest unknown;
     unknown.applies["no"] = 1;
     EXPECT_EQ(counting.engine().loads().Commit(unknown.clock_floors, unknown.applies).code(),
@@ -151,7 +146,7 @@ TEST_F(CheckpointEngine, SideBySide) {
         (status.ok() ? steps : refused)++;
       }
     });
-    const std::string prefix = In(options.cache ? "cached" : "direct");
+    const std::string prefix = Path(options.cache ? "cached" : "direct");
     std::vector<std::thread> savers;
     for (uint32_t g = 0; g < 4; ++g) {
       savers.emplace_back([&, g] {

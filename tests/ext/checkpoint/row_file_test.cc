@@ -1,6 +1,5 @@
 // Row files: reads equal what was written, and any damage is reported.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

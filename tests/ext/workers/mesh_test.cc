@@ -2,7 +2,6 @@
 #include "het_tf/ext/workers/cc/mesh.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

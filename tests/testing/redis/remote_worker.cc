@@ -3,7 +3,6 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -37,12 +36,6 @@ CacheConfig NewCache(int64_t bound, size_t capacity) {
   return cache;
 }
 
-std::shared_ptr<Engine> Open(const ServerAddress& address, const ClientConfig& config) {
-  auto made = OpenRemoteEngine(address, "", 1, config);
-  if (!made.ok()) throw std::runtime_error(made.status().message());
-  return made.value();
-}
-
 }  // namespace
 
 RemoteWorker::RemoteWorker(const ServerAddress& address, const ClientConfig& config, int64_t bound,
@@ -50,7 +43,7 @@ RemoteWorker::RemoteWorker(const ServerAddress& address, const ClientConfig& con
     : RemoteWorker(address, config, NewCache(bound, capacity)) {}
 
 RemoteWorker::RemoteWorker(const ServerAddress& address, const ClientConfig& config, const CacheConfig& cache)
-    : Process(Open(address, Listening(config)), Spec(), {cache}) {}
+    : Process(ValueOf(OpenRemoteEngine(address, "", 1, Listening(config))), Spec(), {cache}) {}
 
 void RemoteWorker::Train(const std::vector<int64_t>& ids) { EXPECT_TRUE(Ok(Count(ids))); }
 

@@ -167,7 +167,7 @@ void Stream::Train(std::vector<Batch>* batches) {
     const bool active = !world_->random().Chance(0.05);
     for (uint32_t w : Order()) {
       TestStep* const step = (*batches)[w].step.get();
-      world_->Written(w, *step,
+      world_->Written(w, step,
                       [&] { return world_->process(w)->Apply(step, world_->learning_rate(), active); });
     }
   }
@@ -198,7 +198,7 @@ void Stream::TrainKept(size_t w, Batch* batch, bool halves) {
   std::unique_ptr<TestStep> both;
   if (!late_.empty()) both = WithLate(w, batch, &tickets);
   Keep(w, batch->step.get(), halves, &tickets);
-  world_->Written(w, both != nullptr ? *both : *batch->step,
+  world_->Written(w, both != nullptr ? both.get() : batch->step.get(),
                   [&] { return world_->process(w)->ApplyKept(tickets, world_->learning_rate()); });
 }
 
@@ -224,7 +224,7 @@ void Stream::ApplyLate() {
       }
       return refused ? Status() : status;
     };
-    world_->Written(w, *late_[w].step, apply);
+    world_->Written(w, late_[w].step.get(), apply);
   }
   late_.clear();
 }
@@ -233,35 +233,25 @@ std::unique_ptr<TestStep> Stream::WithLate(size_t w, Batch* batch, Tickets* tick
   *tickets = late_tickets_[w];
   std::map<TableKey, std::vector<float>> sums;
   KeysOfTables keys = late_[w].keys;
-  for (auto& [where, part] : late_[w].step->parts()) {
-    for (size_t u = 0; u < part.keys.size(); ++u) {
-      const float* const g = part.sums.data() + u * part.dim;
-      sums[{part.table, part.keys[u]}].assign(g, g + part.dim);
-    }
-  }
-  for (auto& [where, part] : batch->step->parts()) {
-    for (size_t u = 0; u < part.keys.size(); ++u) {
-      float* const g = part.sums.data() + u * part.dim;
-      std::vector<float>& sum = sums[{part.table, part.keys[u]}];
-      // Both are one tick, and 4 bits hold few of its size.
-      const bool int4 = world_->config().cache.wire == RowFormat::kInt4;
-      if (!sum.empty()) std::fill_n(g, int4 ? part.dim : workers(), 0.0f);
-      sum.resize(part.dim);
-      for (size_t i = 0; i < part.dim; ++i) sum[i] += g[i];
-    }
-  }
+  late_[w].step->ForEachSum(
+      [&](const TableKey& key, Span<float> g, bool) { sums[key].assign(g.begin(), g.end()); });
+  // Both are one tick, and 4 bits hold few of its size.
+  const bool int4 = world_->config().cache.wire == RowFormat::kInt4;
+  batch->step->ForEachSum([&](const TableKey& key, Span<float> g, bool) {
+    std::vector<float>& sum = sums[key];
+    if (!sum.empty()) std::fill_n(g.data(), int4 ? g.size() : workers(), 0.0f);
+    sum.resize(g.size());
+    for (size_t i = 0; i < g.size(); ++i) sum[i] += g[i];
+  });
   for (size_t t = 0; t < keys.size(); ++t) {
     for (const Key key : batch->keys[t]) {
       if (std::find(keys[t].begin(), keys[t].end(), key) == keys[t].end()) keys[t].push_back(key);
     }
   }
   std::unique_ptr<TestStep> both = world_->NewStep(keys);
-  for (auto& [where, part] : both->parts()) {
-    for (size_t u = 0; u < part.keys.size(); ++u) {
-      const std::vector<float>& sum = sums.at({part.table, part.keys[u]});
-      std::copy(sum.begin(), sum.end(), part.sums.data() + u * part.dim);
-    }
-  }
+  both->ForEachSum([&](const TableKey& key, Span<float> g, bool) {
+    std::copy_n(sums.at(key).data(), g.size(), g.data());
+  });
   return both;
 }
 
@@ -279,8 +269,8 @@ void Stream::TrainSummed(std::vector<Batch>* batches, bool halves) {
   for (uint32_t to : Order()) {
     MergedSums merged;
     Expect(exchange.Merge(to, layouts[to], &merged));
-    const TestStep owned = world_->CountAsOwn(to, &merged);
-    world_->Written(to, owned, [&] {
+    TestStep owned = world_->CountAsOwn(to, &merged);
+    world_->Written(to, &owned, [&] {
       return world_->process(to)->ApplySums(layouts[to], merged, world_->learning_rate());
     });
   }

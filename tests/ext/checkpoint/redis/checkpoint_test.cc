@@ -1,6 +1,5 @@
 // Saving tables at Redis to row files and loading them: limits, the log, workers with warm caches, refusals.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <chrono>
@@ -20,14 +19,13 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class RedisCheckpoint : public ::testing::Test {
+class RedisCheckpoint : public FolderTest {
  protected:
   void SetUp() override {
     if (const std::string missing = RedisServer::Missing(); !missing.empty()) GTEST_SKIP() << missing;
     server_ = std::make_unique<RedisServer>();
     ASSERT_TRUE(server_->up()) << server_->Log();
   }
-  std::string In(const std::string& name) const { return folder_.path() + "/" + name; }
   // Makes a namespace with `partitions` partitions.
   std::unique_ptr<het::RedisStore> Open(const std::string& name, uint32_t partitions, uint64_t seed) {
     server_->Command(
@@ -36,7 +34,6 @@ class RedisCheckpoint : public ::testing::Test {
   }
 
   std::unique_ptr<RedisServer> server_;
-  TempFolder folder_;
 };
 
 TEST_F(RedisCheckpoint, LimitsStay) {
@@ -47,7 +44,7 @@ TEST_F(RedisCheckpoint, LimitsStay) {
   ASSERT_TRUE(store->CreateTable(schema).ok());
   const auto before = store->State(*schema).value().limits;
   ASSERT_EQ(before.max_rows, 5000u);
-  const auto paths = Save(store.get(), In("x"), {{schema}});
+  const auto paths = Save(store.get(), Path("x"), {{schema}});
   Load(store.get(), paths, NewSchema("a", 3, "adagrad"), 17);
   const auto after = store->State(*schema).value();
   EXPECT_TRUE(after.limits.Same(before));
@@ -60,7 +57,7 @@ TEST_F(RedisCheckpoint, IncrementsOfAnyHistory) {
     // The last server forgets removals: increments that need them become whole.
     if (seed == 3) server_->Command({"CONFIG", "SET", "het.max-tombstones", "3"});
     const auto store = Open("x" + std::to_string(seed), 4, seed);
-    CheckIncrements(store.get(), In(std::to_string(seed)), seed);
+    CheckIncrements(store.get(), Path(std::to_string(seed)), seed);
   }
 }
 
@@ -111,7 +108,7 @@ TEST_F(RedisCheckpoint, WorkersWithWarmCaches) {
   SaveRequest save;
   save.tables = {"t"};
   save.partitions = {0, 1, 2, 3};
-  ASSERT_TRUE(SaveRows(&loader.engine(), In("rows"), save).ok());
+  ASSERT_TRUE(SaveRows(&loader.engine(), Path("rows"), save).ok());
 
   for (int i = 0; i < 5; ++i) other.Train({2, 3});
   other.Flush();
@@ -130,7 +127,7 @@ TEST_F(RedisCheckpoint, WorkersWithWarmCaches) {
   });
   LoadRequest load;
   load.tables["t"] = {"t", true};
-  ASSERT_TRUE(LoadRows(&loader.engine(), In("rows"), load).ok());
+  ASSERT_TRUE(LoadRows(&loader.engine(), Path("rows"), load).ok());
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   EXPECT_FALSE(seen.load());
   ASSERT_TRUE(loader.engine().loads().Commit({{"t", 70}}, {{"t", 3}}).ok());
@@ -174,7 +171,7 @@ TEST_F(RedisCheckpoint, RefusedAndEnded) {
     const std::vector<float> row(schema->row_floats(), 1);
     ASSERT_TRUE(store->Assign(*schema, Span<const Key>(&k, 1), row.data(), true).ok());
   }
-  const auto paths = Save(store.get(), In("x"), {{schema}});
+  const auto paths = Save(store.get(), Path("x"), {{schema}});
   ASSERT_TRUE(server_->Command({"CONFIG", "SET", "maxmemory", "1"}).ok());
   const auto file = ValueOf(RowReader::Open(paths[0]));
   EXPECT_TRUE(Fails(LoadRows(store.get(), *file, file->tables()[0], *schema, true).status(),

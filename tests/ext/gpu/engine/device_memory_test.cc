@@ -1,6 +1,5 @@
 // Tables with a cache on a device, when the device's or the host's memory is exhausted, or the device fails.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <map>
 

@@ -2,7 +2,6 @@
 // Exhausted memory: device_memory_test.cc; random calls: device_schedules_test.cc; several workers:
 // device_workers_test.cc. The device is the library that HET_DEVICE_LIBRARY names, or the host's.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <atomic>
 #include <cmath>

@@ -1,6 +1,5 @@
 // The parts of the parameter server's client that need no server: addresses, keys and slots, redirects.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <fstream>

@@ -1,7 +1,6 @@
 // The client and a real server: replicas that take over, pushes that continue between calls, and states in
 // which a server refuses.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 
 #include <chrono>

@@ -1,6 +1,5 @@
 // The client and a real server under TLS: bytes in both directions, refusals and their messages, training.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cstdio>
 #include <cstdlib>

@@ -10,7 +10,7 @@
 namespace het::follow {
 namespace {
 
-class DenseFileTest : public ::testing::Test {
+class DenseFileTest : public het::testing::FolderTest {
  protected:
   Result<std::shared_ptr<const DenseFile>> Open(const std::string& bytes) const {
     het::testing::PutFile(path_, bytes);
@@ -23,8 +23,7 @@ class DenseFileTest : public ::testing::Test {
     return bytes + header + std::string(tensors, '\1');
   }
 
-  het::testing::TempFolder folder_;
-  const std::string path_ = folder_.path() + "/dense";
+  const std::string path_ = Path("dense");
 };
 
 TEST_F(DenseFileTest, TensorsAreFoundByName) {

@@ -1,7 +1,6 @@
 // A follower's thread, the calls from Python, and lookups of serving threads, in one process: for
 // ThreadSanitizer; and a server that is silent. In served_faults_test.cc all are processes.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 
 #include <algorithm>

@@ -35,10 +35,8 @@ Schema MakeSchema(uint32_t dim, const std::string& name = "item", uint64_t seed 
   return TableSchema::Create(spec).value();
 }
 
-class ServeFileTest : public ::testing::Test {
+class ServeFileTest : public het::testing::FolderTest {
  protected:
-  std::string Path(const std::string& name) const { return folder_.path() + "/" + name; }
-
   void Write(const std::string& path, const Schema& schema, const std::vector<Key>& keys,
              const std::vector<float>& rows, const WriteOptions& options = {}) {
     auto writer = ValueOf(ServeWriter::Create(path, schema, options));
@@ -52,7 +50,6 @@ class ServeFileTest : public ::testing::Test {
     EXPECT_TRUE(LookupRows<ServeFile>({&read, 1}).ok());
     return out;
   }
-  het::testing::TempFolder folder_;
 };
 
 TEST_F(ServeFileTest, AgainstAMap) {
