@@ -42,9 +42,7 @@ TEST_F(Corner, BatchLargerThanTheCache) {
 }
 
 TEST_F(Corner, TwoTablesInOneFrame) {
-  WorldConfig config = Bounded(0);
-  config.tables = 2;
-  Make(config);
+  Make(WithTables(2, Bounded(0)));
   world().transport(0).record = true;
   auto step = world().NewStep({{1, 2}, {2, 3}});
   ASSERT_TRUE(world().Read(0, step.get()).ok());
@@ -129,9 +127,7 @@ TEST_F(Corner, NextTickWaitsForAPushAtTheBound) {
 }
 
 TEST_F(Corner, ClocksPastTwoToTheThirtyOne) {
-  WorldConfig config = Bounded(1);
-  config.workers = 2;
-  Make(config);
+  Make(WithWorkers(2, Bounded(1)));
   Train(0, {1, 2});
   ASSERT_TRUE(world().Flush(0).ok());
   const int64_t limit = int64_t{1} << 31;

@@ -151,9 +151,7 @@ class Growth : public WorldTest {
 // Nothing is lost or doubled when a forgotten client returns.
 TEST_F(Growth, AClientThatWasForgottenBeginsAnew) {
   for (const bool reads_first : {true, false}) {
-    WorldConfig config = Bounded(0);
-    config.workers = 2;
-    Make(config);
+    Make(WithWorkers(2, Bounded(0)));
     for (int i = 0; i < 3; ++i) Train(0, {1, 2});
     const ClientId before = session(0).client();
     world().now += kClientSeconds - 1;
@@ -172,8 +170,7 @@ TEST_F(Growth, AClientThatWasForgottenBeginsAnew) {
 }
 
 TEST_F(Growth, AClientThatPushesIsNotForgotten) {
-  WorldConfig config = Bounded(0);
-  Make(config);
+  Make(Bounded(0));
   const ClientId before = session(0).client();
   for (int i = 0; i < 5; ++i) {
     world().now += kClientSeconds - 1;

@@ -32,9 +32,7 @@ TEST_F(Failure, ClearingTheStoreDiscardsUnsentUpdates) {
 }
 
 TEST_F(Failure, DroppedTableFailsAlone) {
-  WorldConfig config = Bounded(3);
-  config.tables = 2;
-  Make(config);
+  Make(WithTables(2, Bounded(3)));
   auto both = world().NewStep({{1}, {2}});
   ASSERT_TRUE(world().Read(0, both.get()).ok());
   ASSERT_TRUE(world().Write(0, both.get()).ok());
@@ -97,9 +95,7 @@ TEST_F(Failure, AWriteThatCannotFetchChangesNothing) {
 
 // Two reads are in flight when the partition restarts behind a proxy: the second answer is about old bases.
 TEST_F(Failure, ChecksOfAnOlderLifeAreAskedAgain) {
-  WorldConfig config = Bounded(2);
-  config.workers = 3;
-  Make(config);
+  Make(WithWorkers(3, Bounded(2)));
   const World::Saved empty = world().Snapshot(0);
   for (int i = 0; i < 3; ++i) Train(1, {2});
   ASSERT_TRUE(world().Flush(1).ok());

@@ -50,7 +50,7 @@ void FillRow(uint64_t i, RowBatch* batch) {
   batch->Add(meta, row.data());
 }
 
-class RowFileTest : public ::testing::Test {
+class RowFileTest : public FolderTest {
  protected:
   // Writes `written` of the planned rows, in batches of `some`.
   RowFileSummary Write(std::vector<RowTable> plans, const std::vector<uint64_t>& written, size_t some = 5) {
@@ -94,9 +94,7 @@ class RowFileTest : public ::testing::Test {
         .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     std::filesystem::resize_file(path(), bytes.size());
   }
-  std::string path() const { return folder_.path() + "/rows"; }
-
-  TempFolder folder_;
+  std::string path() const { return Path("rows"); }
 };
 
 const char* const kStrange = "a \"quoted\"/näme\n\\keys/keys";

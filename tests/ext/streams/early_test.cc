@@ -95,9 +95,7 @@ TEST_F(Early, ANewIncarnationIsAskedAgain) {
 }
 
 TEST_F(Early, DroppedTableDropsItsReads) {
-  WorldConfig config = Bounded(3);
-  config.tables = 2;
-  Make(config);
+  Make(WithTables(2, Bounded(3)));
   auto both = world().NewStep({{1}, {1}});
   world().ReadEarly(0, both.get());
   net().HoldReplies(0, true);
@@ -131,9 +129,7 @@ TEST_F(Early, AbandonedOneIsDropped) {
 
 // The same for a dropped table: lookups of other tables succeed.
 TEST_F(Early, DroppedTableFailsOnlyItsOwnLookup) {
-  WorldConfig config = Bounded(3);
-  config.tables = 2;
-  Make(config);
+  Make(WithTables(2, Bounded(3)));
   auto both = world().NewStep({{1}, {1}});
   ASSERT_TRUE(world().Read(0, both.get()).ok());
   operators().Drop(0);

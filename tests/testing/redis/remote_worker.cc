@@ -1,7 +1,6 @@
 #include "tests/testing/redis/remote_worker.h"
 
 #include <cstdlib>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>

@@ -14,6 +14,14 @@
 namespace het::testing {
 
 WorldConfig Bounded(int64_t bound, size_t capacity = 1000);
+inline WorldConfig WithWorkers(uint32_t workers, WorldConfig config) {
+  config.workers = workers;
+  return config;
+}
+inline WorldConfig WithTables(uint32_t tables, WorldConfig config) {
+  config.tables = tables;
+  return config;
+}
 
 class WorldTest : public ::testing::Test {
  protected:

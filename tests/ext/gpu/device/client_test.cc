@@ -112,9 +112,7 @@ TEST_F(DeviceClientTest, DeviceTablesRefuseOrdinaryCallsAndViceVersa) {
 TEST_F(DeviceClientTest, IncarnationChangesDuringRead) {
   for (bool cleared : {false, true}) {
     SCOPED_TRACE(cleared ? "cleared" : "reborn");
-    WorldConfig config = Bounded(0);
-    config.workers = 2;
-    Make(config);
+    Make(WithWorkers(2, Bounded(0)));
     Rows known(schema(), {9}, {kNoBase});  // its answer is from the current life
     ASSERT_TRUE(devices().Read(&known.read, true).ok());
     const World::Saved empty = world().Snapshot(0);
@@ -171,9 +169,7 @@ TEST_F(DeviceClientTest, ARowThatMovesWhileItsReadWaits) {
 }
 
 TEST_F(DeviceClientTest, ATableThatIsGone) {
-  WorldConfig config = Bounded(3);
-  config.tables = 2;
-  Make(config);
+  Make(WithTables(2, Bounded(3)));
   Rows here(schema(0), {1}, {kNoBase}), there(schema(1), {1}, {kNoBase});
   ASSERT_TRUE(devices().Read(&here.read, true).ok());
   world().service().DropTable(schema(0)->id());

@@ -19,9 +19,8 @@
 
 namespace het::follow {
 
-class LiveFilesTest : public ::testing::Test {
+class LiveFilesTest : public testing::FolderTest {
  protected:
-  std::string Path(const std::string& name) const { return folder_.path() + "/" + name; }
   std::string Live() const { return Path("het_live"); }
 
   static Schema MakeSchema(const std::string& name, uint32_t dim) {
@@ -75,8 +74,6 @@ class LiveFilesTest : public ::testing::Test {
     schema->InitValue(key, row.data());
     return row;
   }
-
-  testing::TempFolder folder_;
 };
 
 }  // namespace het::follow
