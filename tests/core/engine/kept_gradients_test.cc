@@ -2,6 +2,7 @@
 #include "het_tf/core/engine/kept_gradients.h"
 
 #include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>

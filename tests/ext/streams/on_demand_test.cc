@@ -1,6 +1,7 @@
 // Rows that travel on demand (ext/streams/cc/window.h): what every worker reads.
 
 #include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include <atomic>
 #include <map>

@@ -241,7 +241,8 @@ class ServedFleet : public Fleet {
     auto opened = follow::LiveReader::Open(folder_.path() + "/live", {folder_.path() + "/t.het"});
     if (!opened.ok()) return rows_->Error("reader: " + opened.status().message());
     follow::LiveReader& reader = *opened.value();
-    const std::vector<Key> keys = Range(0, kServedKeys);
+    std::vector<Key> keys;
+    for (Key key = 0; key < kServedKeys; ++key) keys.push_back(key);
     std::vector<float> values(keys.size() * kDim);
     std::vector<uint64_t> newest(kServedKeys);
     while (!rows_->stop) {
