@@ -2,7 +2,6 @@
 #include "het_tf/capi/steps.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>

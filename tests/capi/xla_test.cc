@@ -2,7 +2,6 @@
 #include "het_tf/capi/xla.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <deque>
 #include <functional>
@@ -13,7 +12,6 @@
 #include <vector>
 
 #include "het_tf/capi/management.h"
-#include "het_tf/capi/steps.h"
 #include "het_tf/core/base/status.h"
 
 namespace het {

@@ -9,6 +9,7 @@
 #include "het_tf/inputs/graph/neighbour_sampler.h"
 #include "tests/testing/graph_bytes.h"
 #include "tests/testing/random.h"
+#include "tests/testing/status.h"
 #include "tests/testing/temp_folder.h"
 
 namespace het::graph {
@@ -20,13 +21,11 @@ using het::testing::Random;
 using het::testing::SealGraph;
 using het::testing::TestGraph;
 
-class GraphTest : public ::testing::Test {
+class GraphTest : public het::testing::FolderTest {
  protected:
   std::shared_ptr<const GraphFile> Open(const TestGraph& graph) {
     PutFile(path_, GraphBytes(graph));
-    auto file = GraphFile::Open(path_);
-    EXPECT_TRUE(file.ok()) << file.status().message();
-    return file.value();
+    return ValueOf(GraphFile::Open(path_));
   }
   // Returns the error of opening, or "".
   std::string Refusal(const std::string& bytes) {
@@ -36,8 +35,7 @@ class GraphTest : public ::testing::Test {
   static std::vector<int64_t> Sample(const GraphFile& graph, const DrawKey& key, const Hop& hop,
                                      const std::vector<int64_t>& parents, uint32_t number = 0) {
     std::vector<int64_t> children(parents.size() * Width(hop), -7);
-    const Status status = SampleHop(graph, key, number, hop, parents, children.data());
-    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_TRUE(Ok(SampleHop(graph, key, number, hop, parents, children.data())));
     return children;
   }
   // The share of each node among draws from node 0.
@@ -49,8 +47,7 @@ class GraphTest : public ::testing::Test {
     return shares;
   }
 
-  het::testing::TempFolder folder_;
-  const std::string path_ = folder_.path() + "/graph";
+  const std::string path_ = Path("graph");
 };
 
 TEST_F(GraphTest, DrawsAreUniformOverTheNeighbours) {

@@ -4,9 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -81,12 +79,6 @@ inline std::string GraphBytes(const TestGraph& graph) {
   std::memcpy(bytes.data(), &header, sizeof header);
   SealGraph(&bytes);
   return bytes;
-}
-
-// Writes a new file each time: a mapped file must not change.
-inline void PutFile(const std::string& path, const std::string& bytes) {
-  (void)std::remove(path.c_str());
-  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 
 }  // namespace het::testing

@@ -10,7 +10,6 @@
 #include <cmath>
 #include <deque>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,9 +17,11 @@
 
 #include "het_tf/core/plan/gradient_sums.h"
 #include "het_tf/ext/streams/cc/window.h"
+#include "tests/testing/lazy_transport.h"
 #include "tests/testing/optimizer_of.h"
 #include "tests/testing/process.h"
 #include "tests/testing/random.h"
+#include "tests/testing/sums_exchange.h"
 #include "tests/testing/table_specs.h"
 
 namespace het::testing::on_demand {
@@ -28,24 +29,6 @@ namespace het::testing::on_demand {
 inline constexpr uint32_t kDim = Process::kDim;
 inline constexpr int64_t kKeys = 41;
 inline constexpr size_t kBatch = 9;  // ids of a worker and step, at most twice as many
-
-// Frames stay with the sender until it waits for an answer. A look at the clock takes kLook seconds.
-class LazyTransport : public LocalTransport {
- public:
-  using LocalTransport::LocalTransport;
-  void Send(OutFrame frame) override { unsent_.push_back(std::move(frame)); }
-  bool Poll(double seconds, std::vector<Event>* events) override {
-    if (seconds <= 0) return false;
-    for (; !unsent_.empty(); unsent_.pop_front()) LocalTransport::Send(std::move(unsent_.front()));
-    return LocalTransport::Poll(seconds, events);
-  }
-  double Now() override { return now_ += kLook; }
-
- private:
-  static constexpr double kLook = 1e-4;
-  double now_ = 0;
-  std::deque<OutFrame> unsent_;
-};
 
 struct Config {
   uint32_t workers = 2;
@@ -207,8 +190,7 @@ class Fleet {
   }
   void ApplySummed(const std::vector<Batch>& batches) {
     const uint32_t workers = config_.workers;
-    std::vector<Bytes> sent(workers);
-    std::vector<Vector<int32_t>> splits(workers);
+    SumsExchange exchange(workers);
     SumsLayout layout;  // equal at all workers
     for (uint32_t w = 0; w < workers; ++w) {
       GradientSums sums;
@@ -219,19 +201,11 @@ class Fleet {
         return worker(w).engine().steps().SumKept(call, workers, &sums, &layout);
       });
       ASSERT_TRUE(status.ok()) << status.message();
-      ASSERT_TRUE(PackSums(Status(), sums, layout.signature, workers, &sent[w], &splits[w]).ok());
+      ASSERT_TRUE(exchange.Send(w, sums, layout.signature).ok());
     }
     for (uint32_t to = 0; to < workers; ++to) {
-      Bytes bytes;
-      Vector<int32_t> lengths;
-      for (uint32_t from = 0; from < workers; ++from) {
-        const size_t begin = std::accumulate(splits[from].begin(), splits[from].begin() + to, size_t{0});
-        bytes.insert(bytes.end(), sent[from].begin() + static_cast<std::ptrdiff_t>(begin),
-                     sent[from].begin() + static_cast<std::ptrdiff_t>(begin) + splits[from][to]);
-        lengths.push_back(splits[from][to]);
-      }
       MergedSums merged;
-      ASSERT_TRUE(MergeSums(layout, bytes, lengths, &merged).ok());
+      ASSERT_TRUE(exchange.Merge(to, layout, &merged).ok());
       const float rate = 1;
       const Status status = worker(to).engine().steps().ApplySums({&worker(to).table(), 1}, Process::kLayer,
                                                                   merged, {&rate, 1});

@@ -5,9 +5,9 @@
 
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "het_tf/core/row/optimizer.h"
+#include "tests/testing/status.h"
 
 namespace het::testing {
 
@@ -19,9 +19,7 @@ inline OptimizerSpec OptimizerOf(const std::string& name) {
 }
 
 inline std::unique_ptr<Optimizer> MakeOptimizer(const OptimizerSpec& spec, size_t dim) {
-  auto made = Optimizer::Create(spec, dim);
-  EXPECT_TRUE(made.ok()) << made.status().message();
-  return made.ok() ? std::move(made.value()) : nullptr;
+  return ValueOf(Optimizer::Create(spec, dim));
 }
 
 }  // namespace het::testing

@@ -13,6 +13,8 @@
 #include "het_tf/core/store/local_transport.h"
 #include "het_tf/ext/streams/cc/window.h"
 #include "tests/testing/keep_and_apply.h"
+#include "tests/testing/keys.h"
+#include "tests/testing/status.h"
 
 namespace het::testing {
 
@@ -66,15 +68,13 @@ class Process {
   }
   std::vector<float> Lookup(const std::vector<int64_t>& ids) {
     std::vector<float> rows;
-    const Status status = TryLookup(ids, &rows);
-    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_TRUE(Ok(TryLookup(ids, &rows)));
     return rows;
   }
   // Announces a lookup of these ids, at most 8 of which wait. May run during another thread's step.
   void Plan(const std::vector<int64_t>& ids) {
-    const Status status =
-        WithCall(ids, [&](const BatchCall& call) { return Window::Of(engine_->lookahead()).Plan(call, 8); });
-    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_TRUE(Ok(WithCall(
+        ids, [&](const BatchCall& call) { return Window::Of(engine_->lookahead()).Plan(call, 8); })));
   }
   // Passes the gradients, for the token of the last lookup.
   template <typename Fn>
@@ -91,10 +91,7 @@ class Process {
       return KeepAndApply(&engine_->steps(), call, args);
     });
   }
-  void Apply(const Batch& batch, float learning_rate) {
-    const Status status = TryApply(batch, learning_rate);
-    EXPECT_TRUE(status.ok()) << status.message();
-  }
+  void Apply(const Batch& batch, float learning_rate) { EXPECT_TRUE(Ok(TryApply(batch, learning_rate))); }
   // One step, which adds 1 to each id's row if the table learns with SGD.
   Status Count(const std::vector<int64_t>& ids) {
     std::vector<float> rows;

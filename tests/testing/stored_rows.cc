@@ -12,6 +12,7 @@
 
 #include "het_tf/core/store/local_store.h"
 #include "het_tf/ext/checkpoint/cc/row_reader.h"
+#include "tests/testing/status.h"
 #include "tests/testing/table_specs.h"
 
 namespace het::testing {
@@ -42,9 +43,7 @@ std::vector<uint32_t> AllPartitions(const TableStore& store) {
 }
 
 std::vector<Position> PositionsOf(TableStore* store, const TableSchema& schema) {
-  const auto state = store->State(schema);
-  EXPECT_TRUE(state.ok()) << state.status().message();
-  return state.value().positions;
+  return ValueOf(store->State(schema)).positions;
 }
 
 std::vector<std::string> Save(TableStore* store, const std::string& prefix,
@@ -54,8 +53,7 @@ std::vector<std::string> Save(TableStore* store, const std::string& prefix,
     std::vector<uint32_t> partitions;
     for (uint32_t p = first; p < std::min(first + group, store->partitions()); ++p) partitions.push_back(p);
     paths.push_back(prefix + "-" + std::to_string(first));
-    const auto saved = SaveRows(store, paths.back(), tables, partitions);
-    EXPECT_TRUE(saved.ok()) << saved.status().message();
+    EXPECT_TRUE(Ok(SaveRows(store, paths.back(), tables, partitions)));
   }
   return paths;
 }
@@ -64,17 +62,13 @@ void Load(TableStore* store, const std::vector<std::string>& paths, const Schema
   ASSERT_TRUE(store->BeginLoad("test", 60).ok());
   ASSERT_TRUE(store->ClearTable(*schema).ok());
   for (const std::string& path : paths) {
-    const auto file = RowReader::Open(path);
-    ASSERT_TRUE(file.ok()) << file.status().message();
-    const auto table = file.value()->Find(schema->spec().name);
-    ASSERT_TRUE(table.ok()) << table.status().message();
-    const auto loaded = LoadRows(store, *file.value(), *table.value(), *schema, true);
-    ASSERT_TRUE(loaded.ok()) << loaded.status().message();
-    EXPECT_EQ(loaded.value().rows, table.value()->rows);
+    const auto file = ValueOf(RowReader::Open(path));
+    const auto table = ValueOf(file->Find(schema->spec().name));
+    const auto loaded = ValueOf(LoadRows(store, *file, *table, *schema, true));
+    EXPECT_EQ(loaded.rows, table->rows);
   }
   ASSERT_TRUE(store->RaiseFloor(*schema, floor).ok());
-  const Status committed = store->CommitLoad("test");
-  ASSERT_TRUE(committed.ok()) << committed.message();
+  ASSERT_TRUE(Ok(store->CommitLoad("test")));
 }
 
 namespace {
@@ -108,10 +102,9 @@ bool SaveAndCompare(TableStore* store, const std::string& prefix, History* of) {
   uint64_t saved = 0, removed = 0;
   for (const std::string& path : Save(store, prefix, {table})) {
     of->chain.push_back(path);
-    const auto file = RowReader::Open(path);
-    EXPECT_TRUE(file.ok()) << file.status().message();
-    saved += file.value()->tables()[0].rows;
-    removed += file.value()->tables()[0].removed;
+    const auto file = ValueOf(RowReader::Open(path));
+    saved += file->tables()[0].rows;
+    removed += file->tables()[0].removed;
   }
   if (increment) {
     uint64_t live = 0;

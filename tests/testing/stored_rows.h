@@ -9,6 +9,7 @@
 #include "het_tf/core/store/table_store.h"
 #include "het_tf/ext/checkpoint/cc/load.h"
 #include "het_tf/ext/checkpoint/cc/save.h"
+#include "tests/testing/keys.h"
 
 namespace het::testing {
 

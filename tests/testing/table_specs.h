@@ -1,6 +1,7 @@
 // Tables for tests.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "het_tf/core/row/schema.h"
@@ -23,8 +24,11 @@ inline TableSpec NewSpec(const std::string& name, uint32_t dim, const std::strin
 }
 
 inline Schema NewSchema(const std::string& name, uint32_t dim, const std::string& optimizer = "sgd",
-                        const InitializerSpec& initializer = {}) {
-  return TableSchema::Create(NewSpec(name, dim, optimizer, initializer)).value();
+                        const InitializerSpec& initializer = {},
+                        const std::optional<TableLimits>& limits = {}) {
+  TableSpec spec = NewSpec(name, dim, optimizer, initializer);
+  spec.limits = limits;
+  return TableSchema::Create(spec).value();
 }
 
 }  // namespace het::testing

@@ -1,7 +1,5 @@
 #include "tests/testing/test_step.h"
 
-#include <utility>
-
 #include "het_tf/core/wire/layout.h"
 
 namespace het::testing {

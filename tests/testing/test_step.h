@@ -33,6 +33,16 @@ class TestStep {
   std::map<std::pair<uint32_t, uint64_t>, Part>& parts() { return parts_; }
   const std::map<std::pair<uint32_t, uint64_t>, Part>& parts() const { return parts_; }
 
+  // Calls fn(key, the sum of its gradients, whether it has one) for each key.
+  template <typename Fn>
+  void ForEachSum(Fn fn) {
+    for (auto& [where, p] : parts_) {
+      for (size_t u = 0; u < p.keys.size(); ++u) {
+        fn(TableKey(p.table, p.keys[u]), Span<float>(p.sums.data() + u * p.dim, p.dim), p.touched[u] != 0);
+      }
+    }
+  }
+
   CachedRead* MakeRead();
   CachedWrite* MakeWrite(float learning_rate);
   const float* Value(uint64_t table, Key key);

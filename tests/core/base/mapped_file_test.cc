@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "het_tf/core/base/checksum.h"
+#include "tests/testing/status.h"
 #include "tests/testing/temp_folder.h"
 
 namespace het {
@@ -24,7 +25,7 @@ struct Head {
   uint64_t file_bytes, stones, checksum;
 };
 
-class MappedFileTest : public ::testing::Test {
+class MappedFileTest : public het::testing::FolderTest {
  protected:
   // Writes a head, and bytes 0, 1, 2 ... up to `size`.
   std::string Put(size_t size, uint32_t version = 1) {
@@ -38,18 +39,14 @@ class MappedFileTest : public ::testing::Test {
     return bytes;
   }
 
-  het::testing::TempFolder folder_;
-  const std::string path_ = folder_.path() + "/plum";
+  const std::string path_ = Path("plum");
 };
 
 TEST_F(MappedFileTest, SpansLieInsideOfTheFile) {
   Put(256);
-  auto opened = MappedFile::Open(path_, kPlums);
-  ASSERT_TRUE(opened.ok()) << opened.status().message();
-  std::optional<MappedFile> file(std::move(opened.value()));
-  const auto at = file->At<uint16_t>(254, 1);
-  ASSERT_TRUE(at.ok());
-  EXPECT_EQ(at.value()[0], 0xfffe);
+  std::optional<MappedFile> file(ValueOf(MappedFile::Open(path_, kPlums)));
+  const auto at = ValueOf(file->At<uint16_t>(254, 1));
+  EXPECT_EQ(at[0], 0xfffe);
   EXPECT_TRUE(file->At<uint64_t>(256, 0).ok());
   struct {
     uint64_t offset, count;
@@ -67,14 +64,13 @@ TEST_F(MappedFileTest, SpansLieInsideOfTheFile) {
   Head head;
   ASSERT_TRUE(file->ReadHead(kMagic, 1, &head).ok());
   EXPECT_EQ(head.stones, 7u);
-  const auto section = file->Section<uint64_t>(64, 24);
-  ASSERT_TRUE(section.ok());
+  const auto section = ValueOf(file->Section<uint64_t>(64, 24));
   EXPECT_TRUE(file->Section<uint8_t>(256, 0).ok());
   for (uint64_t offset : {0, 8, 72, 320}) EXPECT_FALSE(file->Section<uint8_t>(offset, 0).ok()) << offset;
   EXPECT_FALSE(file->Section<uint64_t>(64, 25).ok());
   const MappedFile moved = std::move(*file);
   file.reset();
-  EXPECT_EQ(section.value()[23], 0xfffefdfcfbfaf9f8u);  // spans outlive a move
+  EXPECT_EQ(section[23], 0xfffefdfcfbfaf9f8u);  // spans outlive a move
   EXPECT_EQ(moved.path(), path_);
 }
 
@@ -98,10 +94,9 @@ TEST_F(MappedFileTest, WrongHeadsAreRefused) {
   }
   Put(256, 2);
   Head head;
-  const Status other = MappedFile::Open(path_, kPlums).value().ReadHead(kMagic, 1, &head);
-  EXPECT_EQ(other.code(), Code::kFailedPrecondition);
-  EXPECT_NE(other.message().find("version 2, and this het_tf reads version 1; wait for spring"),
-            std::string::npos);
+  EXPECT_TRUE(Fails(MappedFile::Open(path_, kPlums).value().ReadHead(kMagic, 1, &head),
+                    Code::kFailedPrecondition,
+                    "version 2, and this het_tf reads version 1; wait for spring"));
 }
 
 TEST_F(MappedFileTest, NonRegularFilesAreRefusedAtOnce) {

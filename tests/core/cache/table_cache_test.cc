@@ -5,8 +5,8 @@
 
 #include <memory>
 
+#include "tests/testing/fits_in.h"
 #include "tests/testing/held_lines.h"
-#include "tests/testing/packed_rows.h"
 #include "tests/testing/table_specs.h"
 
 namespace het::testing {
@@ -131,21 +131,18 @@ TEST_F(TableCacheTest, TheLineOfADroppedTransientOneIsAResidentNow) {
 
 TEST_F(TableCacheTest, UpdatesAreTakenBack) {
   Make(Capacity(4));
-  for (int i = 0; i < 20000; ++i) {
-    Tick(Insert(i), 1);
-    cache_->MakeRoom(0);
-    PackedUpdates taken;
-    PackedUpdates* const to[] = {&taken};
-    cache_->unsent().TakeQueue(Layout(1, 3), {to, 1});
-  }
+  const auto tick_and_take = [&](Key first) {
+    for (Key key = first; key < first + 20000; ++key) {
+      Tick(Insert(key), 1);
+      cache_->MakeRoom(0);
+      PackedUpdates taken;
+      PackedUpdates* const to[] = {&taken};
+      cache_->unsent().TakeQueue(Layout(1, 3), {to, 1});
+    }
+  };
+  tick_and_take(0);
   const size_t before = AllocatedBytes();
-  for (int i = 0; i < 20000; ++i) {
-    Tick(Insert(100000 + i), 1);
-    cache_->MakeRoom(0);
-    PackedUpdates taken;
-    PackedUpdates* const to[] = {&taken};
-    cache_->unsent().TakeQueue(Layout(1, 3), {to, 1});
-  }
+  tick_and_take(100000);
   EXPECT_EQ(AllocatedBytes(), before);
 }
 
@@ -154,13 +151,10 @@ TEST_F(TableCacheTest, OutOfMemoryInAnEviction) {
   for (size_t room = 0; room < 4000; room += 8) {
     Make(Capacity(0));
     for (Key key = 0; key < 50; ++key) Tick(Insert(key, key % 3 == 0), 1);
-    SetAllocLimit(AllocatedBytes() + room);
-    try {
+    FitsIn(room, [&] {
       cache_->DropTransient();
       cache_->MakeRoom(0);
-    } catch (const std::bad_alloc&) {
-    }
-    SetAllocLimit(SIZE_MAX);
+    });
     for (Key key = 0; key < 50; ++key) {
       const uint32_t line = Find(key);
       const WriteBackQueue::Queued* queued = cache_->unsent().queue().Find(key);

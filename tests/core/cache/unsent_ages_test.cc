@@ -2,9 +2,6 @@
 #include "het_tf/core/cache/unsent_ages.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <limits>
 
 #include "het_tf/core/cache/table_cache.h"
 #include "tests/testing/table_specs.h"

@@ -3,14 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <deque>
 #include <memory>
 #include <set>
 
 #include "het_tf/core/client/asker.h"
 #include "het_tf/core/client/cached_tables.h"
-#include "het_tf/core/client/push_builder.h"
 #include "tests/testing/held_lines.h"
 #include "tests/testing/table_specs.h"
 
@@ -27,13 +25,6 @@ class RowSinkTest : public ::testing::Test {
     cache_ = tables_.Find(schema_->id());
     sessions_.emplace_back(0, ClientId(), &config_);
   }
-  PushLog& log() { return sessions_[0].log(); }
-  void Push(Key key, float update) {
-    TablePush* const push = log().Append(1)->Add(schema_, RowFormat::kFloat32, 1);
-    push->keys.push_back(key);
-    push->ticks.push_back(1);
-    Writer(&push->rows).Fixed(update);
-  }
   uint32_t Line(Key key, float value, Clock base) {
     const uint32_t line = cache_->Insert(key, cache_->lines().Hash(key), base, false);
     cache_->lines().data(line)[0] = value;
@@ -44,7 +35,6 @@ class RowSinkTest : public ::testing::Test {
     EXPECT_NE(line, kNoRow);
     return cache_->lines().data(line)[0];
   }
-  Clock Base(Key key) { return cache_->lines().base(cache_->lines().Find(key)); }
   // A read of these keys begins; returns what it asks of the one partition.
   TableRead Begin(CacheSink* sink, const Vector<Key>& keys) {
     keys_ = keys;
@@ -60,9 +50,8 @@ class RowSinkTest : public ::testing::Test {
     asker.Ask(&sessions_);
     return op_.parts.back()->tables[0];
   }
-  // The server's rows of all checks and fetches: value 10 * (i + 1) at clock i + 1, as they were after
-  // `applied`.
-  void Answer(RowSink* sink, const TableRead& asked, uint64_t applied, bool subscribed = false) {
+  // The server's rows of all checks and fetches: value 10 * (i + 1) at clock i + 1.
+  void Answer(RowSink* sink, const TableRead& asked, bool subscribed = false) {
     TableReply reply;
     reply.table = schema_->id();
     reply.row_floats = 1;
@@ -77,7 +66,7 @@ class RowSinkTest : public ::testing::Test {
       reply.rows.push_back(10 * (next += 1));
     }
     ReplyRows rows(reply);
-    sink->Take(asked, {0, &log(), applied, reply, subscribed}, &rows);
+    sink->Take(asked, {0, &sessions_[0].log(), 0, reply, subscribed}, &rows);
   }
 
   Schema schema_;
@@ -85,7 +74,6 @@ class RowSinkTest : public ::testing::Test {
   TableCache* cache_ = nullptr;
   Session::Config config_;
   std::deque<Session> sessions_;
-  PushBuilder pushes_{&tables_, &sessions_, 1000};
   Subscriptions subscriptions_{&tables_};
   ReadOp op_;
   CachedRead read_;  // of Begin
@@ -98,33 +86,12 @@ class RowSinkTest : public ::testing::Test {
 TEST_F(RowSinkTest, ATrainingReadFillsTheCacheAndHolds) {
   LineSink sink(&tables_, 1);
   const TableRead asked = Begin(&sink, {1, 2, 3, 4, 5, 6});
-  Answer(&sink, asked, 0, /*subscribed=*/true);
+  Answer(&sink, asked, /*subscribed=*/true);
   EXPECT_EQ(cache_->lines().size(), 6u);
   EXPECT_EQ(cache_->marks().resident(), 6u) << "more than the cache may have, until the step ends";
   EXPECT_EQ(testing::HeldLines(*cache_), 6u);
   EXPECT_EQ(Value(6), 60);
   EXPECT_TRUE(cache_->marks().subscribed(cache_->lines().Find(1)));
-}
-
-TEST_F(RowSinkTest, ARowThatReturnsFromTheQueueHasItsUpdate) {
-  const uint32_t line = Line(7, 1, 0);
-  cache_->unsent().UpdateOf(line)[0] = 5;
-  cache_->lines().AddTick(line);
-  for (Key key = 20; key < 24; ++key) Line(key, 0, 0);
-  cache_->MakeRoom(4);
-  ASSERT_NE(cache_->unsent().queue().Find(7), nullptr);
-  {
-    PrivateSink sink(&tables_);
-    Answer(&sink, Begin(&sink, {7}), 0);
-    sink.FillIn(&read_);
-    EXPECT_EQ(values_[0][0], 15);
-    EXPECT_EQ(rows_[0], kNoRow);
-    EXPECT_NE(cache_->unsent().queue().Find(7), nullptr) << "it does not enter the cache";
-  }
-  LineSink sink(&tables_, 1);
-  Answer(&sink, Begin(&sink, {7}), 0);
-  EXPECT_EQ(Value(7), 15);
-  EXPECT_EQ(cache_->unsent().queue().Find(7), nullptr);
 }
 
 // Would find a number that was taken when the read began and is another row's by now.
@@ -141,7 +108,7 @@ TEST_F(RowSinkTest, LinesStayTheReadsUntilItEnds) {
     }
     cache_->Drop(line);
     EXPECT_TRUE(cache_->marks().invalid(line));
-    Answer(sink.get(), asked, 0);
+    Answer(sink.get(), asked);
     sink->FillIn(&read_);
     EXPECT_EQ(rows_[0], line);
     EXPECT_EQ(values_[0][0], 10);
@@ -149,18 +116,6 @@ TEST_F(RowSinkTest, LinesStayTheReadsUntilItEnds) {
     cache_->MakeRoom(4);
     EXPECT_EQ(cache_->lines().Find(7), kNoRow) << training;
   }
-}
-
-// Would find two lines of one key, and a read that has the older answer.
-TEST_F(RowSinkTest, ARowThatAnotherReadHasBroughtGetsTheNewerAnswer) {
-  LineSink first(&tables_, 1), second(&tables_, 2);
-  const TableRead asked = Begin(&first, {7, 8});
-  const TableRead again = Begin(&second, {8});
-  Answer(&second, again, 0);
-  EXPECT_EQ(Value(8), 10);
-  Answer(&first, asked, 0);
-  EXPECT_EQ(Value(8), 20);
-  EXPECT_EQ(cache_->lines().size(), 2u);
 }
 
 // A read of more than one answer may take is several requests, which together ask the same.

@@ -38,12 +38,13 @@ class SessionTest : public ::testing::Test {
     return read;
   }
   // Sends the next request, if one may go out, and returns what it says.
-  std::optional<OutRequest> Send(uint64_t connection = 1) {
+  std::optional<OutRequest> Send(uint64_t connection = 1, bool subscribes = false) {
     Session::Outgoing next;
     if (!session_.Next(now_, &next)) return std::nullopt;
     OutRequest request;
     session_.FillIn(next, &request);
     request.request_id = ++request_id_;
+    if (subscribes) request.tables.emplace_back().subscribe = true;
     session_.Sent(next, request, request.request_id, now_, connection);
     return request;
   }
@@ -52,6 +53,14 @@ class SessionTest : public ::testing::Test {
     reply.status = status;
     reply.last_seq = last_seq;
     reply.inc = incarnation;
+    return reply;
+  }
+  // About the table.
+  Reply AnswerOfTable(FrameStatus status, uint64_t epoch = 0) const {
+    Reply reply = Answer(status, 0);
+    reply.tables.resize(1);
+    reply.tables[0].table = schema_->id();
+    reply.tables[0].epoch = epoch;
     return reply;
   }
   Verdict Hear(const OutRequest& request, const Reply& reply) {
@@ -209,14 +218,9 @@ TEST_F(SessionTest, APartitionThatForgotASilentClientHasLostNothing) {
 
 TEST_F(SessionTest, AnEpochIsLearntFirstAndChangesLater) {
   Push(5);
-  Reply epoch = Answer(FrameStatus::kEpoch, 0);
-  epoch.tables.resize(1);
-  epoch.tables[0].table = schema_->id();
-  epoch.tables[0].epoch = 11;
-  EXPECT_TRUE(Hear(*Send(), epoch).reloaded.empty());
+  EXPECT_TRUE(Hear(*Send(), AnswerOfTable(FrameStatus::kEpoch, 11)).reloaded.empty());
   EXPECT_EQ(session_.epochs()[schema_->id()], 11u);
-  epoch.tables[0].epoch = 12;
-  const Verdict verdict = Hear(*Send(), epoch);
+  const Verdict verdict = Hear(*Send(), AnswerOfTable(FrameStatus::kEpoch, 12));
   ASSERT_EQ(verdict.reloaded.size(), 1u);
   EXPECT_EQ(verdict.reloaded[0].dropped_ticks, 5u);
   EXPECT_EQ(Send()->seq, 1u) << "empty, but there is no gap";
@@ -225,25 +229,18 @@ TEST_F(SessionTest, AnEpochIsLearntFirstAndChangesLater) {
 // Defect: applied updates are reported as discarded.
 TEST_F(SessionTest, AReloadDiscardsOnlyWhatWasNotApplied) {
   Ask();
-  Reply epoch = Answer(FrameStatus::kEpoch, 0);
-  epoch.tables.resize(1);
-  epoch.tables[0].table = schema_->id();
-  epoch.tables[0].epoch = 11;
-  Hear(*Send(), epoch);
+  Hear(*Send(), AnswerOfTable(FrameStatus::kEpoch, 11));
   Push(5);
   Push(3);
+  Reply epoch = AnswerOfTable(FrameStatus::kEpoch, 12);
   epoch.last_seq = 1;
-  epoch.tables[0].epoch = 12;
   EXPECT_EQ(Hear(*Send(), epoch).reloaded.at(0).dropped_ticks, 3u);
 }
 
 TEST_F(SessionTest, ATableThatIsGone) {
   Push(5);
   Ask();
-  Reply gone = Answer(FrameStatus::kNoTable, 0);
-  gone.tables.resize(1);
-  gone.tables[0].table = schema_->id();
-  const Verdict verdict = Hear(*Send(), gone);
+  const Verdict verdict = Hear(*Send(), AnswerOfTable(FrameStatus::kNoTable));
   EXPECT_EQ(verdict.answer, Verdict::kRefused);
   EXPECT_TRUE(verdict.pushes_refused);
   ASSERT_EQ(verdict.gone.size(), 1u);
@@ -301,17 +298,10 @@ TEST_F(SessionTest, NotificationsOlderThanThoseTakenInAreAskedForAgain) {
   for (const bool reset : {false, true}) {
     session_.SetNotified(5);
     Ask();
-    Session::Outgoing next;
-    ASSERT_TRUE(session_.Next(now_, &next));
-    OutRequest request;
-    session_.FillIn(next, &request);
-    request.request_id = ++request_id_;
-    request.tables.emplace_back().subscribe = true;
-    session_.Sent(next, request, request.request_id, now_, 1);
     Reply reply = Answer(FrameStatus::kOk, 0);
     reply.notified = 5;
     reply.subscription_reset = reset;
-    EXPECT_EQ(Hear(request, reply).answer, reset ? Verdict::kRows : Verdict::kAskAgain);
+    EXPECT_EQ(Hear(*Send(1, /*subscribes=*/true), reply).answer, reset ? Verdict::kRows : Verdict::kAskAgain);
   }
 }
 

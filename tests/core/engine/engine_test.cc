@@ -1,7 +1,6 @@
 // The engine's two operations against a plain reference, for direct and cached tables.
 #include "het_tf/core/engine/engine.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -10,59 +9,24 @@
 #include <random>
 #include <thread>
 
-#include "het_tf/core/base/memory_edge.h"
-#include "tests/testing/keep_and_apply.h"
+#include "tests/testing/engine_step.h"
+#include "tests/testing/fits_in.h"
 #include "tests/testing/table_specs.h"
 
 namespace het {
 namespace {
+
+using testing::Cached;
+using testing::FitsIn;
+using testing::Range;
+using testing::StepOf;
+using testing::Train;
 
 constexpr size_t kDim = 5;
 
 TableSpec Spec(const std::string& name, const std::string& optimizer = "sgd") {
   return testing::NewSpec(name, kDim, optimizer, {"zeros", 0, 0});
 }
-
-TableOptions Cached(size_t capacity, int64_t bound) {
-  TableOptions options;
-  options.cache = CacheConfig();
-  options.cache->capacity = capacity;
-  options.cache->pull_bound = bound;
-  options.cache->push_bound = bound;
-  return options;
-}
-
-// One feature on one table.
-struct Call {
-  Call(Engine* engine, const std::string& table, std::vector<int64_t> ids)
-      : engine(engine),
-        ids(std::move(ids)),
-        out(this->ids.size() * kDim),
-        tables{engine->tables().Find(table).value()} {}
-
-  BatchCall batch() {
-    features[0] = {0, Span<const int64_t>(ids.data(), ids.size()), padding};
-    return {Span<const TablePtr>(tables, 1), Span<const FeatureIds>(features, 1)};
-  }
-  Status Lookup(bool training) {
-    float* const outs[] = {out.data()};
-    return AtMemoryEdge([&] {
-      return engine->steps().Lookup(batch(), Span<float* const>(outs, 1), training ? &token : nullptr);
-    });
-  }
-  Status Apply(const std::vector<float>& gradients, float lr = 1) {
-    return AtMemoryEdge(
-        [&] { return testing::KeepAndApply(&engine->steps(), batch(), token, gradients, lr); });
-  }
-
-  Engine* engine;
-  std::vector<int64_t> ids;
-  std::optional<Key> padding;
-  std::vector<float> out;
-  TablePtr tables[1];
-  FeatureIds features[1];
-  uint64_t token = 0;
-};
 
 struct Mode {
   const char* name;
@@ -94,19 +58,18 @@ TEST_P(EngineTest, EqualsAReferenceBitForBit) {
     std::vector<int64_t> ids(step == 7 ? 20000 : random() % 60);
     for (int64_t& id : ids)
       id = static_cast<int64_t>((random() % 40) * (random() % 5 == 0 ? ~uint64_t{0} << 59 : 1));
-    Call call(&engine_, "t", ids);
+    StepOf call(&engine_, {{"t", ids}});
     ASSERT_TRUE(call.Lookup(true).ok());
     for (size_t i = 0; i < ids.size(); ++i) {
       const auto& row = reference.try_emplace(ids[i], kDim, 0.0f).first->second;
-      for (size_t d = 0; d < kDim; ++d) ASSERT_EQ(call.out[i * kDim + d], row[d]) << "step " << step;
+      for (size_t d = 0; d < kDim; ++d) ASSERT_EQ(call.rows[0][i * kDim + d], row[d]) << "step " << step;
     }
     std::vector<float> gradients(ids.size() * kDim);
     for (float& g : gradients) g = static_cast<float>(static_cast<int>(random() % 7) - 3);
     for (size_t i = 0; i < ids.size(); ++i) {
       for (size_t d = 0; d < kDim; ++d) reference[ids[i]][d] -= gradients[i * kDim + d];
     }
-    const Status status = call.Apply(gradients);
-    ASSERT_TRUE(status.ok()) << status.message();
+    ASSERT_TRUE(Ok(call.Apply({gradients})));
   }
   const TableRows rows = engine_.tables().Scan("t").value();
   for (size_t i = 0; i < rows.keys.size(); ++i) {
@@ -118,7 +81,7 @@ TEST_P(EngineTest, EqualsAReferenceBitForBit) {
 
 TEST_P(EngineTest, RowsThatWereOnlyReadAreNotStored) {
   Create(Spec("t"));
-  Call call(&engine_, "t", {1, 2, 3});
+  StepOf call(&engine_, {{"t", {1, 2, 3}}});
   ASSERT_TRUE(call.Lookup(true).ok());
   ASSERT_TRUE(call.Lookup(false).ok());
   EXPECT_EQ(engine_.tables().Size("t").value(), 0u);
@@ -126,51 +89,47 @@ TEST_P(EngineTest, RowsThatWereOnlyReadAreNotStored) {
 
 TEST_P(EngineTest, OldTokensStillWork) {
   Create(Spec("t"));
-  Call first(&engine_, "t", {1, 2});
+  StepOf first(&engine_, {{"t", {1, 2}}});
   ASSERT_TRUE(first.Lookup(true).ok());
   for (int i = 0; i < 100; ++i) {
-    Call other(&engine_, "t", {i, i + 1});
-    ASSERT_TRUE(other.Lookup(true).ok());
+    ASSERT_TRUE(StepOf(&engine_, {{"t", {i, i + 1}}}).Lookup(true).ok());
   }
-  ASSERT_TRUE(first.Apply(std::vector<float>(2 * kDim, 1)).ok());
+  ASSERT_TRUE(first.Apply(first.Gradients(1)).ok());
   ASSERT_TRUE(first.Lookup(false).ok());
-  EXPECT_EQ(first.out[0], -1);
+  EXPECT_EQ(first.rows[0][0], -1);
 }
 
 TEST_P(EngineTest, PaddingReadsZerosAndLearnsNothing) {
   TableSpec spec = Spec("t");
   spec.initializer = {"constant", 3, 0};
   Create(spec);
-  Call call(&engine_, "t", {-1, 5, -1});
-  call.padding = -1;
+  StepOf call(&engine_, {{"t", {-1, 5, -1}, Key{-1}}});
   ASSERT_TRUE(call.Lookup(true).ok());
-  EXPECT_EQ(call.out[0], 0);
-  EXPECT_EQ(call.out[kDim], 3);
-  EXPECT_EQ(call.out[2 * kDim], 0);
-  ASSERT_TRUE(call.Apply(std::vector<float>(3 * kDim, 1)).ok());
+  EXPECT_EQ(call.rows[0][0], 0);
+  EXPECT_EQ(call.rows[0][kDim], 3);
+  EXPECT_EQ(call.rows[0][2 * kDim], 0);
+  ASSERT_TRUE(call.Apply(call.Gradients(1)).ok());
   EXPECT_EQ(engine_.tables().Size("t").value(), 1u);
 }
 
 TEST_P(EngineTest, AssignRemoveClear) {
   Create(Spec("t", "adagrad"));
-  Call call(&engine_, "t", {1, 2});
-  ASSERT_TRUE(call.Lookup(true).ok());
-  ASSERT_TRUE(call.Apply(std::vector<float>(2 * kDim, 1)).ok());
+  ASSERT_TRUE(Train(&engine_, {{"t", {1, 2}}}).ok());
   const std::vector<int64_t> keys = {2, 9};
   std::vector<float> values(2 * kDim, 4);
   ASSERT_TRUE(engine_.tables().Assign("t", Span<const Key>(keys.data(), 2), values.data(), false).ok());
-  Call both(&engine_, "t", {2, 9});
+  StepOf both(&engine_, {{"t", {2, 9}}});
   ASSERT_TRUE(both.Lookup(false).ok());
-  EXPECT_EQ(both.out, values);
+  EXPECT_EQ(both.rows[0], values);
   EXPECT_EQ(engine_.tables().Size("t").value(), 3u);
   size_t removed = 0;
   ASSERT_TRUE(engine_.tables().Remove("t", Span<const Key>(keys.data(), 2), &removed).ok());
   EXPECT_EQ(removed, 2u);
   ASSERT_TRUE(both.Lookup(true).ok());
-  EXPECT_EQ(both.out[0], 0);
+  EXPECT_EQ(both.rows[0][0], 0);
   ASSERT_TRUE(engine_.tables().Clear("t").ok());
   EXPECT_EQ(engine_.tables().Size("t").value(), 0u);
-  ASSERT_TRUE(both.Apply(std::vector<float>(2 * kDim, 1)).ok());
+  ASSERT_TRUE(both.Apply(both.Gradients(1)).ok());
   EXPECT_EQ(engine_.tables().Size("t").value(), 2u);
 }
 
@@ -194,12 +153,10 @@ TEST(EngineDrop, InTheMiddleOfAnApply) {
     return 1700000000;
   });
   ASSERT_TRUE(engine->tables().Create(Spec("t"), TableOptions()).ok());
-  std::vector<int64_t> ids(3000);
-  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(i);
-  Call call(engine.get(), "t", ids);
+  StepOf call(engine.get(), {{"t", Range(0, 3000)}});
   ASSERT_TRUE(call.Lookup(true).ok());
   armed = true;
-  EXPECT_TRUE(call.Apply(std::vector<float>(ids.size() * kDim, 1)).ok());
+  EXPECT_TRUE(call.Apply(call.Gradients(1)).ok());
   ASSERT_TRUE(dropper.joinable());
   dropper.join();
   EXPECT_EQ(engine->tables().Size("t").value(), 0u) << "dropped after the step, or before it";
@@ -210,28 +167,22 @@ TEST_P(EngineTest, LimitsBoundTheTable) {
   uint32_t now = 1700000000;
   Engine engine("growing", GetParam().threads, [&now] { return now; });
   TableSpec spec = Spec("t");
-  spec.limits = TableLimits();
-  spec.limits->ttl = 100;
+  spec.limits.emplace().ttl = 100;
   auto train = [&](int64_t first, int64_t count) {
-    std::vector<int64_t> ids;
-    for (int64_t id = first; id < first + count; ++id) ids.push_back(id);
-    Call call(&engine, "t", ids);
-    ASSERT_TRUE(call.Lookup(true).ok());
-    ASSERT_TRUE(call.Apply(std::vector<float>(ids.size() * kDim, 1)).ok());
+    ASSERT_TRUE(Train(&engine, {{"t", Range(first, static_cast<size_t>(count))}}).ok());
     ASSERT_TRUE(engine.caches().Flush().ok());
   };
   ASSERT_TRUE(engine.tables().Create(spec, GetParam().options).ok());
   train(0, 300);
   now += 100;
-  Call before(&engine, "t", {1000, 5});  // its rows are found again after others went
+  StepOf before(&engine, {{"t", {1000, 5}}});  // its rows are found again after others went
   ASSERT_TRUE(before.Lookup(true).ok());
   for (int i = 0; i < 20; ++i) train(1000, 64);
   EXPECT_EQ(engine.tables().Size("t").value(), 64u);
-  ASSERT_TRUE(before.Apply(std::vector<float>(2 * kDim, 1)).ok());
+  ASSERT_TRUE(before.Apply(before.Gradients(1)).ok());
   EXPECT_EQ(engine.tables().Size("t").value(), 65u);
 
-  spec.limits = TableLimits();
-  spec.limits->max_rows = 160;
+  spec.limits.emplace().max_rows = 160;
   ASSERT_TRUE(engine.tables().Create(spec, GetParam().options).ok());
   for (int i = 0; i < 20; ++i) train(2000 + 100 * i, 100);
   EXPECT_LE(engine.tables().Size("t").value(), 160u);
@@ -246,19 +197,38 @@ TEST_P(EngineTest, LimitsBoundTheTable) {
   EXPECT_GE(engine.tables().Size("t").value(), 1000u);
 }
 
+// Partitions without pushes, and tables without further training.
+TEST_P(EngineTest, LimitsReachEveryPartition) {
+  uint32_t now = 1700000000;
+  Engine engine("aging", GetParam().threads, [&now] { return now; });
+  for (const char* name : {"old", "new"}) {
+    TableSpec spec = Spec(name);
+    spec.limits.emplace().ttl = 100;
+    ASSERT_TRUE(engine.tables().Create(spec, GetParam().options).ok());
+  }
+  ASSERT_TRUE(Train(&engine, {{"old", Range(0, 300)}}).ok());
+  ASSERT_TRUE(engine.caches().Flush().ok());
+  now += 100;
+  for (uint32_t i = 0; i < LocalService::kDefaultPartitions; ++i) {
+    ASSERT_TRUE(Train(&engine, {{"new", {1}}}).ok());
+    ASSERT_TRUE(engine.caches().Flush().ok());
+  }
+  EXPECT_EQ(engine.tables().Size("old").value(), 0u);
+  EXPECT_EQ(engine.tables().Size("new").value(), 1u);
+}
+
 TEST_P(EngineTest, MemoryThatEndsLeavesTheTableConsistent) {
   Create(Spec("t"));
-  std::vector<int64_t> ids(3000);
-  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(i);
-  const std::vector<float> gradients(ids.size() * kDim, 1);
+  const std::vector<int64_t> ids = Range(0, 3000);
   int failures = 0;
   // Memory suffices a little longer at every attempt, until the call succeeds.
   for (size_t room = 0;; room += 20000) {
-    Call call(&engine_, "t", ids);
-    SetAllocLimit(AllocatedBytes() + room);
-    const Status lookup = call.Lookup(true);
-    const Status status = lookup.ok() ? call.Apply(gradients) : lookup;
-    SetAllocLimit(SIZE_MAX);
+    StepOf call(&engine_, {{"t", ids}});
+    Status lookup, status;
+    ASSERT_TRUE(FitsIn(room, [&] {
+      status = lookup = call.Lookup(true);
+      if (lookup.ok()) status = call.Apply(call.Gradients(1));
+    }));
     if (status.ok()) break;
     ++failures;
     ASSERT_EQ(status.code(), Code::kResourceExhausted) << status.message();
@@ -268,9 +238,9 @@ TEST_P(EngineTest, MemoryThatEndsLeavesTheTableConsistent) {
     ASSERT_EQ(engine_.tables().Size("t").value(), 0u);
   }
   EXPECT_GT(failures, 0);
-  Call call(&engine_, "t", ids);
+  StepOf call(&engine_, {{"t", ids}});
   ASSERT_TRUE(call.Lookup(false).ok());
-  for (float value : call.out) ASSERT_EQ(value, -1);
+  for (float value : call.rows[0]) ASSERT_EQ(value, -1);
 }
 
 TEST_P(EngineTest, ThreadsShareATable) {
@@ -282,18 +252,18 @@ TEST_P(EngineTest, ThreadsShareATable) {
         // A thread that rests while the others keep KeptGradients::kSlots gradients has lost its own.
         Status applied;
         do {
-          Call call(&engine_, "t", {t, 100, step % 7, 100});
+          StepOf call(&engine_, {{"t", {t, 100, step % 7, 100}}});
           ASSERT_TRUE(call.Lookup(true).ok());
-          applied = call.Apply(std::vector<float>(4 * kDim, 1));
+          applied = call.Apply(call.Gradients(1));
         } while (applied.code() == Code::kFailedPrecondition);
         ASSERT_TRUE(applied.ok()) << applied.message();
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  Call call(&engine_, "t", {100});
+  StepOf call(&engine_, {{"t", {100}}});
   ASSERT_TRUE(call.Lookup(false).ok());
-  EXPECT_EQ(call.out[0], -2 * 3 * 50);
+  EXPECT_EQ(call.rows[0][0], -2 * 3 * 50);
 }
 
 TEST(EngineErrors, SpecsThatDiffer) {
@@ -316,23 +286,20 @@ TEST(EngineErrors, MoreIdsThanACallHolds) {
   const FeatureIds features[] = {{0, Span<const int64_t>(&id, size_t{1} << 31), std::nullopt},
                                  {0, Span<const int64_t>(&id, size_t{1} << 31), std::nullopt}};
   float* const out[] = {nullptr, nullptr};
-  const Status status =
-      engine.steps().Lookup({Span<const TablePtr>(&table, 1), Span<const FeatureIds>(features, 2)},
-                            Span<float* const>(out, 2), nullptr);
-  EXPECT_EQ(status.code(), Code::kInvalidArgument);
-  EXPECT_THAT(status.message(), ::testing::HasSubstr("a lookup of 4294967296 ids; at most 4294967294"));
+  EXPECT_TRUE(
+      Fails(engine.steps().Lookup({Span<const TablePtr>(&table, 1), Span<const FeatureIds>(features, 2)},
+                                  Span<float* const>(out, 2), nullptr),
+            Code::kInvalidArgument, "a lookup of 4294967296 ids; at most 4294967294"));
 }
 
 TEST(EngineErrors, DroppedTableIsAnError) {
   Engine engine("e");
   ASSERT_TRUE(engine.tables().Create(Spec("t"), {}).ok());
-  Call call(&engine, "t", {1});
+  StepOf call(&engine, {{"t", {1}}});
   ASSERT_TRUE(call.Lookup(true).ok());
   ASSERT_TRUE(engine.tables().Drop("t").ok());
-  EXPECT_EQ(call.Apply(std::vector<float>(kDim, 1)).code(), Code::kFailedPrecondition);
-  const Status gone = call.Lookup(true);
-  EXPECT_EQ(gone.code(), Code::kFailedPrecondition);
-  EXPECT_THAT(gone.message(), ::testing::HasSubstr("table 't' was dropped"));
+  EXPECT_EQ(call.Apply(call.Gradients(1)).code(), Code::kFailedPrecondition);
+  EXPECT_TRUE(Fails(call.Lookup(true), Code::kFailedPrecondition, "table 't' was dropped"));
 }
 
 TEST(EngineDirect, SumsDoNotDependOnThreads) {
@@ -345,13 +312,13 @@ TEST(EngineDirect, SumsDoNotDependOnThreads) {
   for (size_t threads : {1, 2, 4}) {
     Engine engine("e", threads);
     ASSERT_TRUE(engine.tables().Create(Spec("t", "adagrad"), {}).ok());
-    Call call(&engine, "t", ids);
+    StepOf call(&engine, {{"t", ids}});
     for (int step = 0; step < 3; ++step) {
       ASSERT_TRUE(call.Lookup(true).ok());
-      ASSERT_TRUE(call.Apply(gradients).ok());
+      ASSERT_TRUE(call.Apply({gradients}).ok());
     }
     ASSERT_TRUE(call.Lookup(false).ok());
-    results.push_back(call.out);
+    results.push_back(call.rows[0]);
   }
   EXPECT_EQ(results[0], results[1]);
   EXPECT_EQ(results[0], results[2]);

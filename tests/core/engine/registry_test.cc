@@ -1,11 +1,11 @@
 #include "het_tf/core/engine/registry.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <stdexcept>
 
 #include "het_tf/core/engine/engine.h"
+#include "tests/testing/status.h"
 
 namespace het {
 namespace {
@@ -15,9 +15,7 @@ TEST(EngineRegistry, AFactoryThatThrowsLeavesTheNameFree) {
   ASSERT_TRUE(SetEngineFactory([](const std::string&, size_t) -> Result<std::shared_ptr<Engine>> {
                 throw std::runtime_error("no threads left");
               }).ok());
-  const auto failed = GetEngine("unlucky");
-  EXPECT_EQ(failed.status().code(), Code::kInternal);
-  EXPECT_THAT(failed.status().message(), ::testing::HasSubstr("no threads left"));
+  EXPECT_TRUE(Fails(GetEngine("unlucky"), Code::kInternal, "no threads left"));
   ASSERT_TRUE(SetEngineFactory(nullptr).ok());
   EXPECT_TRUE(GetEngine("unlucky").ok());
   ResetEngine("unlucky");

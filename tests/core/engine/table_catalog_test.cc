@@ -2,8 +2,8 @@
 #include "het_tf/core/engine/table_catalog.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
+#include "tests/testing/status.h"
 #include "tests/testing/table_specs.h"
 
 namespace het {
@@ -21,9 +21,7 @@ TEST(TableCatalog, FindsWhatWasAdded) {
   catalog.Add(NewSchema("a", 3), TableOptions());
   EXPECT_THAT(catalog.Names(), ElementsAre("a", "b"));
   EXPECT_EQ(catalog.Find("a").value()->schema->dim(), 3u);
-  const Status status = catalog.Find("c").status();
-  EXPECT_EQ(status.code(), Code::kNotFound);
-  EXPECT_THAT(status.message(), HasSubstr("declared 'a', 'b'. Build the layer"));
+  EXPECT_TRUE(Fails(catalog.Find("c"), Code::kNotFound, "declared 'a', 'b'. Build the layer"));
 }
 
 TEST(TableCatalog, GenerationTellsThatTablesCameOrWent) {

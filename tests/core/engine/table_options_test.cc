@@ -2,8 +2,8 @@
 #include "het_tf/core/engine/table_options.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
+#include "tests/testing/status.h"
 #include "tests/testing/table_specs.h"
 
 namespace het {
@@ -144,9 +144,7 @@ TEST(CacheOptions, RefusalsNameFieldValueAndRemedy) {
       {"\"size\": 3", "unknown field 'size'"},
   };
   for (const auto& c : cases) {
-    const Status status = Resolved(c.fields).status();
-    EXPECT_EQ(status.code(), Code::kInvalidArgument) << c.fields;
-    EXPECT_THAT(status.message(), HasSubstr(c.message));
+    EXPECT_TRUE(Fails(Resolved(c.fields), Code::kInvalidArgument, c.message)) << c.fields;
   }
   EXPECT_THAT(ParseCacheOptions("{").status().message(), HasSubstr("not valid JSON"));
   EXPECT_THAT(ParseCacheOptions("[1]").status().message(), HasSubstr("unknown field '0'"));

@@ -5,24 +5,13 @@
 #include <memory>
 
 #include "het_tf/core/base/trace_log.h"
-#include "het_tf/core/engine/engine.h"
 #include "het_tf/core/store/local_store.h"
-#include "het_tf/core/store/local_transport.h"
-#include "tests/testing/keep_and_apply.h"
+#include "tests/testing/engine_step.h"
+#include "tests/testing/lazy_transport.h"
 #include "tests/testing/table_specs.h"
 
 namespace het {
 namespace {
-
-// Answers only a poll that may wait.
-class LateTransport : public LocalTransport {
- public:
-  using LocalTransport::LocalTransport;
-
-  bool Poll(double seconds, std::vector<Event>* events) override {
-    return seconds > 0 && LocalTransport::Poll(seconds, events);
-  }
-};
 
 uint64_t CountOf(const TraceLog& log, TraceKind kind) {
   uint64_t count = 0;
@@ -32,22 +21,14 @@ uint64_t CountOf(const TraceLog& log, TraceKind kind) {
 
 TEST(TraceTest, PhasesOfALookupAndAnUpdateAreCounted) {
   LocalService service(2, 1, [] { return 0; });
-  Engine engine("", 1, std::make_unique<LocalStore>(&service), std::make_unique<LateTransport>(&service),
-                ClientConfig());
-  TableOptions options;
-  options.cache = CacheConfig();
-  options.cache->capacity = 100;
+  Engine engine("", 1, std::make_unique<LocalStore>(&service),
+                std::make_unique<testing::LazyTransport>(&service), ClientConfig());
+  TableOptions options = testing::Cached(100, CacheConfig().pull_bound);
   options.cache->push_bound = 0;
   ASSERT_TRUE(engine.tables().Create(testing::NewSpec("t", 2, "row_wise_adagrad"), options).ok());
-  const TablePtr table = engine.tables().Find("t").value();
-  const int64_t ids[] = {3, 4, 3, 5};
-  const FeatureIds feature{0, Span<const int64_t>(ids, 4), std::nullopt};
-  const BatchCall call{Span<const TablePtr>(&table, 1), Span<const FeatureIds>(&feature, 1)};
-  float rows[8] = {};
-  float* const out[] = {rows};
+  testing::StepOf step(&engine, {{"t", {3, 4, 3, 5}}});
   const TraceLog& log = *engine.trace();
-  ApplyArgs args;
-  ASSERT_TRUE(engine.steps().Lookup(call, Span<float* const>(out, 1), &args.token).ok());
+  ASSERT_TRUE(step.Lookup(true).ok());
   for (const auto kind : {TraceKind::kLookup, TraceKind::kCopy}) EXPECT_EQ(CountOf(log, kind), 1u);
   for (const auto kind : {TraceKind::kPlan, TraceKind::kSend, TraceKind::kWait, TraceKind::kAnswers}) {
     EXPECT_GE(CountOf(log, kind), 1u) << TraceKindName(kind);
@@ -55,11 +36,7 @@ TEST(TraceTest, PhasesOfALookupAndAnUpdateAreCounted) {
   EXPECT_EQ(CountOf(log, TraceKind::kUpdate), 0u);
 
   const uint64_t sent = CountOf(log, TraceKind::kSend), waited = CountOf(log, TraceKind::kWait);
-  const float* const gradients[] = {rows};
-  const float rate = 0.1f;
-  args.gradients = Span<const float* const>(gradients, 1);
-  args.learning_rates = Span<const float>(&rate, 1);
-  ASSERT_TRUE(testing::KeepAndApply(&engine.steps(), call, args).ok());
+  ASSERT_TRUE(step.Apply(step.rows).ok());
   EXPECT_EQ(CountOf(log, TraceKind::kUpdate), 2u) << "the gradient, and its apply";
   for (const auto kind : {TraceKind::kSum, TraceKind::kTick, TraceKind::kPush}) {
     EXPECT_EQ(CountOf(log, kind), 1u) << TraceKindName(kind);

@@ -2,7 +2,6 @@
 #include "het_tf/core/plan/gradient_sums.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
@@ -10,10 +9,14 @@
 
 #include "het_tf/core/engine/engine.h"
 #include "tests/testing/keep_and_apply.h"
+#include "tests/testing/status.h"
+#include "tests/testing/sums_exchange.h"
 #include "tests/testing/table_specs.h"
 
 namespace het {
 namespace {
+
+using testing::SumsExchange;
 
 constexpr uint32_t kDims[] = {3, 1};
 constexpr uint32_t kTableOf[] = {0, 0, 1};  // of each feature
@@ -105,29 +108,6 @@ SumsLayout Layout() {
   return layout;
 }
 
-// Worker w's input: part w of every worker.
-struct Exchange {
-  std::vector<Bytes> bytes;
-  std::vector<Vector<int32_t>> lengths;
-
-  Exchange(const std::vector<Bytes>& sent, const std::vector<Vector<int32_t>>& splits) {
-    for (size_t to = 0; to < sent.size(); ++to) {
-      bytes.emplace_back();
-      lengths.emplace_back();
-      for (size_t from = 0; from < sent.size(); ++from) {
-        size_t begin = 0;
-        for (size_t before = 0; before < to; ++before) begin += static_cast<size_t>(splits[from][before]);
-        const auto first = sent[from].begin() + static_cast<std::ptrdiff_t>(begin);
-        bytes[to].insert(bytes[to].end(), first, first + splits[from][to]);
-        lengths[to].push_back(splits[from][to]);
-      }
-    }
-  }
-  Status Merge(size_t to, MergedSums* merged) const {
-    return MergeSums(Layout(), bytes[to], lengths[to], merged);
-  }
-};
-
 using Rows = std::map<std::pair<std::string, Key>, std::vector<float>>;
 
 void AddRows(Engine* engine, Rows* rows) {
@@ -163,23 +143,20 @@ TEST_P(GradientSumsTest, ManyWorkersAreOneOnTheUnionBatch) {
   for (uint32_t w = 0; w < workers; ++w) engines.push_back(NewEngine(optimizer));
   for (int step = 0; step < 60; ++step) {
     Batch all;
-    std::vector<Bytes> sent(workers);
-    std::vector<Vector<int32_t>> splits(workers);
+    SumsExchange exchange(workers);
     for (uint32_t w = 0; w < workers; ++w) {
       const Batch batch = RandomBatch(&random);
       all.Append(batch);
       const Call call(engines[w].get(), batch);
       const GradientSums sums = call.KeepAndSum(engines[w].get(), workers);
-      ASSERT_TRUE(PackSums(Status(), sums, 77, workers, &sent[w], &splits[w]).ok());
+      ASSERT_TRUE(exchange.Send(w, sums, 77).ok());
     }
-    const Exchange exchange(sent, splits);
     for (uint32_t w = 0; w < workers; ++w) {
       MergedSums merged;
-      ASSERT_TRUE(exchange.Merge(w, &merged).ok());
+      ASSERT_TRUE(exchange.Merge(w, Layout(), &merged).ok());
       const Call rates(engines[w].get(), Batch());
-      const Status status = engines[w]->steps().ApplySums(Span<const TablePtr>(rates.tables.data(), 2), 0,
-                                                          merged, rates.args.learning_rates);
-      ASSERT_TRUE(status.ok()) << status.message();
+      ASSERT_TRUE(Ok(engines[w]->steps().ApplySums(Span<const TablePtr>(rates.tables.data(), 2), 0, merged,
+                                                   rates.args.learning_rates)));
     }
     const Call call(whole.get(), all);
     ASSERT_TRUE(testing::KeepAndApply(&whole->steps(), call.batch_call(), call.args).ok());
@@ -199,8 +176,7 @@ TEST_P(GradientSumsTest, ManyWorkersAreOneOnTheUnionBatch) {
 
 // The parts of two workers, one of which has an error, or is fine.
 struct Pair {
-  std::vector<Bytes> sent{2};
-  std::vector<Vector<int32_t>> splits{2};
+  SumsExchange exchange{2};
 
   void Pack(size_t w, const Status& error, uint64_t signature = 77, uint64_t planned = 0) {
     const Owners owners{2};
@@ -219,51 +195,34 @@ struct Pair {
         sums.tables[t].idle_features.push_back(1);
       }
     }
-    EXPECT_TRUE(PackSums(error, sums, signature, 2, &sent[w], &splits[w]).ok());
+    EXPECT_TRUE(exchange.Send(w, sums, signature, error).ok());
   }
-  Status Merge(size_t to, MergedSums* merged) { return Exchange(sent, splits).Merge(to, merged); }
+  Status Merge(size_t to, MergedSums* merged) { return exchange.Merge(to, Layout(), merged); }
 };
 
-TEST(GradientSumsParts, OneWorkersErrorFailsAllWorkers) {
-  Pair pair;
-  pair.Pack(0, Status());
-  pair.Pack(1, InvalidArgument("the gradient is bad"));
-  for (size_t to = 0; to < 2; ++to) {
-    MergedSums merged;
-    const Status status = pair.Merge(to, &merged);
-    EXPECT_EQ(status.code(), Code::kInvalidArgument);
-    EXPECT_THAT(status.message(), ::testing::HasSubstr("worker 1 of 2: the gradient is bad"));
-  }
-}
-
-TEST(GradientSumsParts, AnotherLayersPartsAreRefused) {
-  Pair pair;
-  pair.Pack(0, Status());
-  pair.Pack(1, Status(), 78);
-  MergedSums merged;
-  const Status status = pair.Merge(0, &merged);
-  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
-  EXPECT_THAT(status.message(), ::testing::HasSubstr("worker 1 of 2 sent the gradients of another layer"));
-}
-
-// Defect: a worker without a plan chooses owners by the hash, others by the stream, and a row gets two
-// updates.
-TEST(GradientSumsParts, BatchesOfOtherPlansAreRefused) {
-  for (const uint64_t other : {uint64_t{0}, uint64_t{6}}) {
+// Defects: an error that the others do not see; a worker without a plan chooses owners by the hash, others by
+// the stream, and a row gets two updates.
+TEST(GradientSumsParts, WhatDoesNotSuitFailsAllWorkers) {
+  const char* const plans = "worker 0 is number 5 of the pass, and that of worker 1 of 2 is ";
+  const struct {
+    Status error;
+    uint64_t signature, planned;
+    Code code;
+    const char *says, *also;
+  } cases[] = {
+      {InvalidArgument("the gradient is bad"), 77, 5, Code::kInvalidArgument, "worker 1 of 2: ", "is bad"},
+      {Status(), 78, 5, Code::kFailedPrecondition, "worker 1 of 2 sent the gradients of ", "another layer"},
+      {Status(), 77, 0, Code::kFailedPrecondition, plans, "by new iterators"},
+      {Status(), 77, 6, Code::kFailedPrecondition, plans, "by new iterators"}};
+  for (const auto& one : cases) {
     Pair pair;
+    MergedSums merged;
     pair.Pack(0, Status(), 77, 5);
-    pair.Pack(1, Status(), 77, other);
+    pair.Pack(1, one.error, one.signature, one.planned);
     for (size_t to = 0; to < 2; ++to) {
-      MergedSums merged;
-      const Status status = pair.Merge(to, &merged);
-      EXPECT_EQ(status.code(), Code::kFailedPrecondition);
-      EXPECT_THAT(status.message(),
-                  ::testing::HasSubstr("worker 0 is number 5 of the pass, and that of worker "
-                                       "1 of 2 is "));
-      EXPECT_THAT(status.message(), ::testing::HasSubstr("by new iterators"));
+      EXPECT_TRUE(Fails(pair.Merge(to, &merged), one.code, one.says, one.also));
     }
     pair.Pack(1, Status(), 77, 5);
-    MergedSums merged;
     EXPECT_TRUE(pair.Merge(0, &merged).ok());
   }
 }
@@ -272,28 +231,28 @@ TEST(GradientSumsParts, PartsOfWrongLengthAreAnError) {
   Pair pair;
   pair.Pack(0, Status());
   pair.Pack(1, Status());
-  const Exchange whole(pair.sent, pair.splits);
   MergedSums merged;
-  ASSERT_TRUE(whole.Merge(0, &merged).ok());
-  const size_t first = static_cast<size_t>(whole.lengths[0][0]);
+  ASSERT_TRUE(pair.Merge(0, &merged).ok());
+  const auto [whole, splits] = pair.exchange.PartsOf(0);
+  const size_t first = static_cast<size_t>(splits[0]);
   for (size_t cut = 0; cut < first; ++cut) {  // the first part ends early
     const Vector<int32_t> lengths{static_cast<int32_t>(cut)};
-    EXPECT_EQ(MergeSums(Layout(), Span<const uint8_t>(whole.bytes[0].data(), cut),
+    EXPECT_EQ(MergeSums(Layout(), Span<const uint8_t>(whole.data(), cut),
                         Span<const int32_t>(lengths.data(), 1), &merged)
                   .code(),
               Code::kInternal)
         << cut;
   }
-  for (int32_t wrong : {-1, whole.lengths[0][1] + 1, 1 << 30}) {
-    const Vector<int32_t> lengths{whole.lengths[0][0], wrong};
-    EXPECT_EQ(MergeSums(Layout(), whole.bytes[0], Span<const int32_t>(lengths.data(), 2), &merged).code(),
+  for (int32_t wrong : {-1, splits[1] + 1, 1 << 30}) {
+    const Vector<int32_t> lengths{splits[0], wrong};
+    EXPECT_EQ(MergeSums(Layout(), whole, Span<const int32_t>(lengths.data(), 2), &merged).code(),
               Code::kInternal);
   }
-  Bytes longer = whole.bytes[0];
+  Bytes longer = whole;
   longer.push_back(0);
-  const int32_t other = whole.lengths[0][1];
+  const int32_t other = splits[1];
   for (int32_t length : {other, other + 1}) {  // behind the parts, and behind the gradients of the last
-    const Vector<int32_t> lengths{whole.lengths[0][0], length};
+    const Vector<int32_t> lengths{splits[0], length};
     EXPECT_EQ(MergeSums(Layout(), longer, Span<const int32_t>(lengths.data(), 2), &merged).code(),
               Code::kInternal);
   }

@@ -1,9 +1,7 @@
 // Ticks that reach their age (push_max_age), on the clock of the test's network.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
-#include <string>
 
 #include "tests/testing/world/world_test.h"
 
@@ -96,18 +94,6 @@ TEST_F(Age, NoStepWaitsForThem) {
   Drained();
 }
 
-// Defect: rows that have left the cache wait for the next step.
-TEST_F(Age, RowsThatHaveLeftTheCacheAreSentInTime) {
-  Make(Aged(/*capacity=*/0));
-  Train(0, {1, 2, 3});
-  ASSERT_EQ(cache()->unsent().queue().size(), 3u);
-  Wait(kAge);
-  EXPECT_EQ(cache()->unsent().queue().size(), 0u);
-  EXPECT_EQ(Counter(&Counters::evict_push), 3u);
-  EXPECT_EQ(world().ServerClock(At(3)), 1);
-  Drained();
-}
-
 // Defect: while the server is away the thread makes frame after frame, or asks without a pause.
 TEST_F(Age, ADeadServerGetsOneFrameLater) {
   Make(Aged());
@@ -131,9 +117,7 @@ TEST_F(Age, ManyRowsAreSeveralFrames) {
   WorldConfig config = Aged();
   config.client.max_frame_bytes = 100;
   Make(config);
-  std::vector<Key> keys;
-  for (Key key = 0; key < 50; ++key) keys.push_back(key);
-  Train(0, keys);
+  Train(0, Range(0, 50));
   Wait(kAge);
   Wait(0);
   EXPECT_GE(log().next_seq(), 9u);

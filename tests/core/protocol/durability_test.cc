@@ -1,7 +1,6 @@
-// How long frames are kept: until applied, until a replica has them, until a checkpoint; and restarts of a
-// server without acknowledged frames.
+// How long frames are kept: until applied, until a replica has them, until a checkpoint; restarts of a server
+// without acknowledged frames; and how long a store remembers clients.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/testing/world/world_test.h"
 
@@ -14,13 +13,12 @@ using ::testing::Not;
 class Durable : public WorldTest {
  protected:
   using WorldTest::Make;
-  void Make(Durability durability, uint32_t workers = 1, size_t keep_bytes = size_t{1} << 30,
-            double interval = 0) {
+  void Make(Durability durability, uint32_t workers = 1, size_t keep_bytes = size_t{1} << 30) {
     WorldConfig config = Bounded(0);
     config.workers = workers;
     config.client.durability = durability;
     config.client.keep_bytes = keep_bytes;
-    config.client.replica_interval = interval;
+    config.client.replica_interval = 0;
     config.client.notice = [this](const std::string& text) { notices_.push_back(text); };
     Make(config);
   }
@@ -73,37 +71,14 @@ TEST_F(Durable, LossWithoutKeptFramesIsReportedOnce) {
   EXPECT_THAT(notices_[0], HasSubstr("durability='replicated'"));
 }
 
-// A connection without writes learns that the replicas have everything. The client must not forget frames of
-// an older connection for that.
-TEST_F(Durable, NewConnectionAcknowledgesNoOldFrames) {
-  Make(Durability::kReplicated, 1, size_t{1} << 30, /*interval=*/5);
-  world().replica_stands_still = true;
-  for (int i = 0; i < 4; ++i) Train(0, {1});
-  net().Cut(0);
-  Read(0, {1, 2});  // over a new connection, before the replica is asked again
-  net().Sleep(60);
-  Settle();
-  EXPECT_GE(log().frames().size(), 4u) << "no replica has acknowledged them";
-  world().Promote(0);
-  world().replica_stands_still = false;
-  Drained();
-  EXPECT_EQ(world().ServerClock(At(1)), 4);
-  for (int i = 0; i < 10; ++i) {
-    net().Sleep(60);
-    Settle();
-  }
-  EXPECT_EQ(log().frames().size(), 0u) << "an empty push made the new connection count";
-}
-
 // Only the replica is missing: nothing is on its way, and a write that has no room for its frame says so.
 TEST_F(Durable, WritesThatWaitForReplicasNameThem) {
   Make(Durability::kReplicated, 1, 500);
   world().replica_stands_still = true;
   Status status;
   for (int i = 0; i < 50 && status.ok(); ++i) status = world().Write(0, Read(0, {1, 2}).get());
-  EXPECT_EQ(status.code(), Code::kDeadlineExceeded);
-  EXPECT_THAT(status.message(), HasSubstr("partition 0: pushes are with 0 of 1 replicas, since"));
-  EXPECT_THAT(status.message(), HasSubstr("Bring the replicas back"));
+  EXPECT_TRUE(Fails(status, Code::kDeadlineExceeded, "partition 0: pushes are with 0 of 1 replicas, since",
+                    "Bring the replicas back"));
   world().replica_stands_still = false;
   net().Sleep(60);
   Train(0, {1, 2});
@@ -155,15 +130,53 @@ TEST_F(Durable, TheDeadlineCountsFromTheLastProgress) {
   config.client.deadline = 9;
   config.client.request_timeout = 1000;
   Make(config);
-  std::vector<Key> keys;
-  for (Key key = 0; key < 100; ++key) keys.push_back(key);
-  Train(0, keys);
+  Train(0, Range(0, 100));
   const double start = net().Now();
   net().seconds_a_reply = 2;
-  const Status status = world().client(0).Flush();
-  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_TRUE(Ok(world().client(0).Flush()));
   EXPECT_GT(net().Now(), start + 100);
   net().seconds_a_reply = 0;
+  Drained();
+}
+
+// --- clients that the store forgets
+
+class Growth : public WorldTest {
+ protected:
+  size_t Clients() {
+    return world().service().WithPartition(0, [](Partition& p) { return p.clients().all().size(); });
+  }
+};
+
+// Nothing is lost or doubled when a forgotten client returns.
+TEST_F(Growth, AClientThatWasForgottenBeginsAnew) {
+  for (const bool reads_first : {true, false}) {
+    Make(WithWorkers(2, Bounded(0)));
+    for (int i = 0; i < 3; ++i) Train(0, {1, 2});
+    const ClientId before = session(0).client();
+    world().now += kClientSeconds - 1;
+    Train(1, {1});
+    EXPECT_EQ(Clients(), 2u);
+    world().now += 1;
+    Train(1, {1});
+    EXPECT_EQ(Clients(), 1u);
+    if (reads_first) Read(0, {1});
+    Train(0, {1, 2});
+    Train(0, {2});
+    EXPECT_FALSE(session(0).client() == before);
+    EXPECT_EQ(Clients(), 2u);
+    Drained();
+  }
+}
+
+TEST_F(Growth, AClientThatPushesIsNotForgotten) {
+  Make(Bounded(0));
+  const ClientId before = session(0).client();
+  for (int i = 0; i < 5; ++i) {
+    world().now += kClientSeconds - 1;
+    Train(0, {1});
+  }
+  EXPECT_TRUE(session(0).client() == before);
   Drained();
 }
 

@@ -19,13 +19,7 @@ class Notified : public WorldTest {
     config.client.durability = Durability::kCheckpoint;
     return config;
   }
-  void Make(int64_t bound, uint32_t workers = 2, size_t capacity = 1000, uint32_t tables = 1) {
-    WorldConfig config = NotifiedConfig(bound);
-    config.workers = workers;
-    config.cache.capacity = capacity;
-    config.tables = tables;
-    Make(config);
-  }
+  void Make(int64_t bound) { Make(NotifiedConfig(bound)); }
   // Until worker w is subscribed to these keys, and knows the epochs.
   void Hold(size_t w, const std::vector<Key>& keys) { Train(w, keys); }
   // Worker w gets its notifications.

@@ -4,7 +4,6 @@
 //   Streams              workers that read one stream in lock-step (testing/world/stream.h)
 //   EveryOptimizer       one worker, whose rows equal those of one process
 //   Rounded...           rows of floats that their format cannot represent
-#include <functional>
 #include <map>
 #include <ostream>
 #include <set>

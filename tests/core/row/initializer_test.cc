@@ -1,16 +1,16 @@
 #include "het_tf/core/row/initializer.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <set>
 #include <string>
 #include <vector>
+
+#include "tests/testing/status.h"
 
 namespace het {
 namespace {
@@ -21,9 +21,7 @@ using Row = std::vector<float>;
 
 Initializer Make(const InitializerSpec& spec, uint64_t seed = 1, uint64_t table = HashName("item"),
                  size_t dim = 8) {
-  auto made = Initializer::Create(spec, seed, table, dim);
-  EXPECT_TRUE(made.ok()) << made.status().message();
-  return made.ok() ? made.value() : Initializer::Create({"zeros", 0, 0}, 0, 0, dim).value();
+  return ValueOf(Initializer::Create(spec, seed, table, dim));
 }
 
 Row Fill(const Initializer& initializer, Key key, size_t dim) {

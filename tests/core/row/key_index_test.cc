@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "het_tf/core/base/hash.h"
+#include "tests/testing/fits_in.h"
 #include "tests/testing/random.h"
 
 namespace het::testing {
@@ -89,19 +90,7 @@ TEST(KeyIndex, OutOfMemoryLeavesItAsItWas) {
   KeyIndex index;
   auto hash = [](uint32_t row) { return Mix64(row); };
   uint32_t rows = 0;
-  bool threw = false;
-  while (!threw) {
-    SetAllocLimit(AllocatedBytes());
-    try {
-      index.Reserve(hash);
-    } catch (const std::bad_alloc&) {
-      threw = true;
-    }
-    SetAllocLimit(SIZE_MAX);
-    if (threw) break;
-    index.Insert(hash(rows), rows);
-    ++rows;
-  }
+  for (; testing::FitsIn(0, [&] { index.Reserve(hash); }); ++rows) index.Insert(hash(rows), rows);
   EXPECT_EQ(index.size(), rows);
   index.Reserve(hash);
   index.Insert(hash(rows), rows);

@@ -1,11 +1,10 @@
 // Refusals of optimizers, the layout of their rows, and properties of single ones.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
+#include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "het_tf/core/row/optimizer.h"
@@ -39,31 +38,23 @@ TEST(OptimizerCreate, UnknownParameterListsTheKnown) {
 }
 
 TEST(OptimizerCreate, OutOfRangeErrorNamesValueAndRange) {
+  const std::map<std::string, std::vector<std::string>> kParams = {
+      {"momentum", {"momentum", "nesterov"}},
+      {"rmsprop", {"rho", "epsilon"}},
+      {"adam", {"beta_2", "epsilon"}},
+      {"adagrad", {"epsilon", "initial_accumulator", "decay_steps"}},
+      {"row_wise_adagrad", {"decay_steps", "epsilon", "initial_accumulator"}},
+      {"ftrl", {"l1", "l2", "beta", "l2_shrinkage", "initial_accumulator"}}};
   EXPECT_THAT(Refusal({"adam", {{"beta_1", 1.0}}}),
               AllOf(HasSubstr("'beta_1'"), HasSubstr("is 1;"), HasSubstr("from 0 to 0.9999999")));
   EXPECT_THAT(Refusal({"momentum", {{"nesterov", 0.5}}}),
               AllOf(HasSubstr("'nesterov'"), HasSubstr("0 or 1")));
   const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
   for (double bad : {-1.0, nan, inf, -inf}) {
-    for (const auto& [name, param] :
-         std::vector<std::pair<std::string, std::string>>{{"momentum", "momentum"},
-                                                          {"momentum", "nesterov"},
-                                                          {"rmsprop", "rho"},
-                                                          {"rmsprop", "epsilon"},
-                                                          {"adam", "beta_2"},
-                                                          {"adam", "epsilon"},
-                                                          {"adagrad", "epsilon"},
-                                                          {"adagrad", "initial_accumulator"},
-                                                          {"adagrad", "decay_steps"},
-                                                          {"row_wise_adagrad", "decay_steps"},
-                                                          {"row_wise_adagrad", "epsilon"},
-                                                          {"row_wise_adagrad", "initial_accumulator"},
-                                                          {"ftrl", "l1"},
-                                                          {"ftrl", "l2"},
-                                                          {"ftrl", "beta"},
-                                                          {"ftrl", "l2_shrinkage"},
-                                                          {"ftrl", "initial_accumulator"}}) {
-      EXPECT_THAT(Refusal({name, {{param, bad}}}), HasSubstr("'" + param + "'"));
+    for (const auto& [name, params] : kParams) {
+      for (const std::string& param : params) {
+        EXPECT_THAT(Refusal({name, {{param, bad}}}), HasSubstr("'" + param + "'"));
+      }
     }
   }
   EXPECT_THAT(Refusal({"adagrad", {{"epsilon", 0.0}}}), HasSubstr("'epsilon' is 0;"));  // else 0 / 0

@@ -2,7 +2,6 @@
 // tests/plugin/layer/test_optimizers.py tests the formulas.
 #include "het_tf/core/row/optimizer.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "tests/testing/fits_in.h"
 #include "tests/testing/random.h"
 
 namespace het::testing {
@@ -94,15 +95,7 @@ TEST(RowStore, OutOfMemoryChangesNothing) {
   Key key = 0;
   int refusals = 0;
   while (refusals < 5) {
-    SetAllocLimit(AllocatedBytes());
-    bool threw = false;
-    try {
-      store.Insert(key, store.Hash(key));
-    } catch (const std::bad_alloc&) {
-      threw = true;
-    }
-    SetAllocLimit(SIZE_MAX);
-    if (threw) {
+    if (!testing::FitsIn(0, [&] { store.Insert(key, store.Hash(key)); })) {
       ++refusals;
       EXPECT_EQ(store.size(), static_cast<size_t>(key));
       EXPECT_EQ(store.Find(key), kNoRow);
@@ -119,14 +112,12 @@ TEST(RowStore, ReservedRoomIsEnough) {
     RowStore store(16, 1);
     for (Key key = 0; key < rows; ++key) store.Insert(key, store.Hash(key));
     const Key more = 50000;
-    SetAllocLimit(AllocatedBytes() + 1000000);
-    EXPECT_THROW(store.Reserve(static_cast<size_t>(more)), std::bad_alloc);
-    SetAllocLimit(SIZE_MAX);
+    EXPECT_FALSE(testing::FitsIn(1000000, [&] { store.Reserve(static_cast<size_t>(more)); }));
     EXPECT_EQ(store.size(), static_cast<size_t>(rows));
     store.Reserve(static_cast<size_t>(more));
-    SetAllocLimit(AllocatedBytes());
-    for (Key key = rows; key < rows + more; ++key) store.Insert(key, store.Hash(key));
-    SetAllocLimit(SIZE_MAX);
+    EXPECT_TRUE(testing::FitsIn(0, [&] {
+      for (Key key = rows; key < rows + more; ++key) store.Insert(key, store.Hash(key));
+    }));
     for (Key key = 0; key < rows + more; ++key) ASSERT_NE(store.Find(key), kNoRow) << key;
     EXPECT_EQ(store.Find(rows + more), kNoRow);
   }

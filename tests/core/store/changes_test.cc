@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <numeric>
 
 #include "het_tf/core/store/chunk.h"
+#include "tests/testing/keys.h"
 #include "tests/testing/random.h"
 #include "tests/testing/table_specs.h"
 
@@ -49,8 +49,7 @@ TEST_F(ChangesTest, AReaderOfTheFutureGetsAllRows) {
 
 // Defect: the reader keeps a row from before the scan, since it came back to a place that was read already.
 TEST_F(ChangesTest, ARowThatCameBackBehindTheScanIsInItsLastPage) {
-  std::vector<Key> keys(50);
-  std::iota(keys.begin(), keys.end(), 0);
+  const std::vector<Key> keys = Range(0, 50);
   Set(keys, 1);
   ChangesRequest request;
   request.since = {partition_.incarnation(), partition_.changes().now()};
@@ -121,9 +120,7 @@ TEST_F(ChangesTest, TextsOfPositionsAndCursors) {
 }
 
 TEST_F(ChangesTest, AnyCursorIsSafe) {
-  std::vector<Key> keys(60);
-  std::iota(keys.begin(), keys.end(), 0);
-  Set(keys, 1);
+  Set(Range(0, 60), 1);
   Remove({5, 6, 7});
   Set({6, 61}, 2);
   for (uint64_t seed = 0; seed < Scaled(3000); ++seed) {

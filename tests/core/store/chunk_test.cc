@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "het_tf/core/store/chunk_format.h"
+#include "tests/testing/fits_in.h"
 #include "tests/testing/handle_frame.h"
 #include "tests/testing/partition_bytes.h"
 #include "tests/testing/random.h"
@@ -18,8 +19,6 @@ namespace het::testing {
 namespace {
 
 constexpr ClientId kClient{1, 2};
-
-Span<const uint8_t> View(const Bytes& bytes) { return {bytes.data(), bytes.size()}; }
 
 class ChunkTest : public ::testing::Test {
  protected:
@@ -66,7 +65,7 @@ TEST_F(ChunkTest, AnySizeOfChunkGivesTheSamePartition) {
         EXPECT_LE(chunk.size(), max_bytes);
       }
       EXPECT_FALSE(reader.complete());
-      ASSERT_TRUE(reader.Add(View(chunk)).ok());
+      ASSERT_TRUE(reader.Add(chunk).ok());
     }
     ASSERT_TRUE(reader.complete());
     const std::unique_ptr<Partition> again = reader.Take();
@@ -81,7 +80,7 @@ TEST_F(ChunkTest, ChunksInTheWrongPlaceAreRefused) {
   auto add = [&](const std::vector<size_t>& order) {
     ChunkReader reader(1);
     Status status;
-    for (size_t i : order) status = reader.Add(View(chunks[i]));
+    for (size_t i : order) status = reader.Add(chunks[i]);
     return status;
   };
   EXPECT_TRUE(add({0, 1, 2, 3, 4, 5, 6, 7}).ok());
@@ -95,7 +94,7 @@ TEST_F(ChunkTest, ChunksInTheWrongPlaceAreRefused) {
     const auto next = [&](size_t size) { return size + (size < 256 || size + 64 > chunk.size() ? 1 : 13); };
     for (size_t size = 0; size < chunk.size(); size = next(size)) {
       ChunkReader reader(1);
-      for (size_t i = 0; &chunks[i] != &chunk; ++i) ASSERT_TRUE(reader.Add(View(chunks[i])).ok());
+      for (size_t i = 0; &chunks[i] != &chunk; ++i) ASSERT_TRUE(reader.Add(chunks[i]).ok());
       const bool taken = reader.Add({chunk.data(), size}).ok();
       // The list of clients ends with the chunk, so a cut between two clients is not noticed here.
       ASSERT_TRUE(!taken || (&chunk == &chunks[6] && size % 28 == 8)) << size;
@@ -109,8 +108,8 @@ TEST_F(ChunkTest, ChunksOfAnotherVersionAreRefused) {
   chunk[4] = 1;
   const std::string says = "chunk version 1; this side reads version " + std::to_string(chunk::kVersion) +
                            ": upgrade the older side";
-  EXPECT_EQ(ChunkReader(1).Add(View(chunk)).message(), says);
-  EXPECT_EQ(LoadChunk(View(chunk), &partition_).message(), says);
+  EXPECT_EQ(ChunkReader(1).Add(chunk).message(), says);
+  EXPECT_EQ(LoadChunk(chunk, &partition_).message(), says);
   EXPECT_EQ(BytesOf(partition_), before);
 }
 
@@ -126,7 +125,7 @@ TEST_F(ChunkTest, ClocksOutOfRangeAreClamped) {
   rows.meta(rows.Find(2 * 1000003)).clock = 2 * Shard::kMaxClock;  // leaves room for later ticks
   const std::vector<Bytes> chunks = Chunks(kMaxChunkBytes);
   ChunkReader reader(1);
-  for (const Bytes& chunk : chunks) ASSERT_TRUE(reader.Add(View(chunk)).ok());
+  for (const Bytes& chunk : chunks) ASSERT_TRUE(reader.Add(chunk).ok());
   EXPECT_EQ(reader.clamped(), 2u);
   const std::unique_ptr<Partition> built = reader.Take();
   EXPECT_EQ(clock(*built, 0), Shard::kMaxClock);
@@ -137,7 +136,7 @@ TEST_F(ChunkTest, ClocksOutOfRangeAreClamped) {
   size_t clamped = 0;
   for (const Bytes& chunk : chunks) {
     Loaded loaded;
-    ASSERT_TRUE(LoadChunk(View(chunk), &other, &loaded).ok());
+    ASSERT_TRUE(LoadChunk(chunk, &other, &loaded).ok());
     clamped += loaded.clamped;
   }
   EXPECT_EQ(clamped, 3u);
@@ -145,7 +144,7 @@ TEST_F(ChunkTest, ClocksOutOfRangeAreClamped) {
   Bytes floor;
   EncodeFloor(Table("a")->schema(), INT64_MIN, &floor);
   Loaded loaded;
-  ASSERT_TRUE(LoadChunk(View(floor), &other, &loaded).ok());
+  ASSERT_TRUE(LoadChunk(floor, &other, &loaded).ok());
   EXPECT_EQ(loaded.clamped, 1u);
   EXPECT_EQ(other.Find(HashName("a"))->clock_floor(), Shard::kMaxClock);
 }
@@ -171,16 +170,16 @@ TEST_F(ChunkTest, AScanGoesOnWhileTablesGo) {
 TEST_F(ChunkTest, LoadedRowsReplaceAndForgetTheClients) {
   const std::vector<Bytes> chunks = Chunks(kMaxChunkBytes);
   Partition other(partition_.id(), 1);
-  for (size_t i = 0; i < 4; ++i) ASSERT_TRUE(LoadChunk(View(chunks[i]), &other).ok());
+  for (size_t i = 0; i < 4; ++i) ASSERT_TRUE(LoadChunk(chunks[i], &other).ok());
   other.clients().At(kClient) = ClientState{8, 0};
   for (int twice = 0; twice < 2; ++twice) {
-    ASSERT_TRUE(LoadChunk(View(chunks[4]), &other).ok());
+    ASSERT_TRUE(LoadChunk(chunks[4], &other).ok());
     EXPECT_EQ(other.clients().LastSeq(kClient), 0u);
-    for (size_t i = 5; i < 8; ++i) ASSERT_TRUE(LoadChunk(View(chunks[i]), &other).ok());
+    for (size_t i = 5; i < 8; ++i) ASSERT_TRUE(LoadChunk(chunks[i], &other).ok());
     EXPECT_EQ(BytesOf(other), BytesOf(partition_));
   }
   Partition wrong(PartitionId{2, 6, 7}, 1);
-  const Status status = LoadChunk(View(chunks[0]), &wrong);
+  const Status status = LoadChunk(chunks[0], &wrong);
   EXPECT_NE(status.message().find("2 of 5"), std::string::npos) << status.message();
   EXPECT_NE(status.message().find("2 of 6"), std::string::npos) << status.message();
 }
@@ -193,10 +192,10 @@ TEST_F(ChunkTest, AssignedRowsTickAndKeepClients) {
   Bytes chunk;
   EncodeSet(schema, keys, rows.data(), &chunk);
   Bytes stamped;
-  ASSERT_TRUE(StampSet(View(chunk), 900, &stamped));
-  EXPECT_FALSE(StampSet(View(Chunks(kMaxChunkBytes)[4]), 900, &chunk)) << "rows with times of their own";
+  ASSERT_TRUE(StampSet(chunk, 900, &stamped));
+  EXPECT_FALSE(StampSet(Chunks(kMaxChunkBytes)[4], 900, &chunk)) << "rows with times of their own";
   Loaded set;
-  ASSERT_TRUE(LoadChunk(View(stamped), &partition_, &set).ok());
+  ASSERT_TRUE(LoadChunk(stamped, &partition_, &set).ok());
   EXPECT_EQ(set.rows, 3u);
   RowStore& store = Table("a")->rows();
   EXPECT_EQ(store.size(), 101u);
@@ -215,7 +214,7 @@ TEST_F(ChunkTest, RemovedRowsAreCounted) {
   Bytes chunk;
   EncodeRemove(Table("a")->schema(), keys, &chunk);
   Loaded removed;
-  ASSERT_TRUE(LoadChunk(View(chunk), &partition_, &removed).ok());
+  ASSERT_TRUE(LoadChunk(chunk, &partition_, &removed).ok());
   EXPECT_EQ(removed.rows, 2u);
   EXPECT_EQ(Table("a")->rows().size(), 98u);
   EXPECT_EQ(Table("b")->rows().size(), 57u);
@@ -227,15 +226,15 @@ TEST_F(ChunkTest, RemovedRowsAreCounted) {
   }
   EXPECT_EQ(BytesOf(partition_), state);
   ChunkReader reader(9);
-  ASSERT_TRUE(reader.Add(View(Chunks(kMaxChunkBytes)[0])).ok());
-  EXPECT_FALSE(reader.Add(View(chunk)).ok()) << "a partition does not consist of removals";
+  ASSERT_TRUE(reader.Add(Chunks(kMaxChunkBytes)[0]).ok());
+  EXPECT_FALSE(reader.Add(chunk).ok()) << "a partition does not consist of removals";
 }
 
 TEST_F(ChunkTest, RowsAreDecodedForWhoAsks) {
   constexpr size_t kBatchBytes = size_t{1} << 20;
   RowBatch rows(Table("b")->schema(), kBatchBytes);
   for (const Bytes& chunk : Chunks(1000)) {
-    const Status status = DecodeRows(View(chunk), Table("b")->schema(), &rows);
+    const Status status = DecodeRows(chunk, Table("b")->schema(), &rows);
     if (!status.ok()) continue;  // no rows in it
     for (size_t size = 1; size < chunk.size(); size += 7) {
       RowBatch cut(Table("a")->schema(), kBatchBytes);
@@ -263,7 +262,7 @@ TEST_F(ChunkTest, ARefusedMutationLeavesNoTrace) {
     Bytes chunk = chunks[random_.Below(chunks.size())];
     chunk[random_.Below(chunk.size())] ^= static_cast<uint8_t>(1 << random_.Below(8));
     auto partition = std::move(PartitionOf(state, 1).value());
-    if (LoadChunk(View(chunk), partition.get()).ok()) continue;
+    if (LoadChunk(chunk, partition.get()).ok()) continue;
     ++refused;
     ASSERT_EQ(BytesOf(*partition), state) << i;
   }
@@ -273,20 +272,12 @@ TEST_F(ChunkTest, ARefusedMutationLeavesNoTrace) {
 TEST_F(ChunkTest, MemoryThatEndsLeavesNoTrace) {
   const std::vector<Bytes> chunks = Chunks(kMaxChunkBytes);
   Partition other(partition_.id(), 1);
-  for (size_t i = 0; i < 4; ++i) ASSERT_TRUE(LoadChunk(View(chunks[i]), &other).ok());
+  for (size_t i = 0; i < 4; ++i) ASSERT_TRUE(LoadChunk(chunks[i], &other).ok());
   other.clients().At(kClient) = ClientState{8, 0};
   const Bytes before = BytesOf(other);
   int refused = 0;
   for (size_t room = 0; room < 40000; room += 256) {
-    SetAllocLimit(AllocatedBytes() + room);
-    bool failed = false;
-    try {
-      ASSERT_TRUE(LoadChunk(View(chunks[4]), &other).ok());
-    } catch (const std::bad_alloc&) {
-      failed = true;
-    }
-    SetAllocLimit(SIZE_MAX);
-    if (!failed) break;
+    if (FitsIn(room, [&] { ASSERT_TRUE(LoadChunk(chunks[4], &other).ok()); })) break;
     ++refused;
     ASSERT_EQ(BytesOf(other), before);
   }

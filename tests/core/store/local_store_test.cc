@@ -2,17 +2,17 @@
 #include "het_tf/core/store/local_store.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <filesystem>
-#include <numeric>
 #include <random>
 #include <set>
 
 #include "het_tf/core/base/alloc.h"
 #include "het_tf/core/store/shard.h"
 #include "het_tf/ext/checkpoint/cc/row_reader.h"
+#include "tests/testing/fits_in.h"
 #include "tests/testing/random.h"
+#include "tests/testing/status.h"
 #include "tests/testing/stored_rows.h"
 #include "tests/testing/table_specs.h"
 #include "tests/testing/temp_folder.h"
@@ -44,11 +44,7 @@ class Embedded {
   LocalStore store_;
 };
 
-class CheckpointStore : public ::testing::Test {
- protected:
-  std::string In(const std::string& name) const { return folder_.path() + "/" + name; }
-  TempFolder folder_;
-};
+using CheckpointStore = FolderTest;
 
 TEST_F(CheckpointStore, AnyShapeIntoAnyOther) {
   const std::vector<Schema> schemas = {NewSchema("a", 7, "adam"), NewSchema("b \"ü\"/keys", 1, "sgd"),
@@ -68,7 +64,7 @@ TEST_F(CheckpointStore, AnyShapeIntoAnyOther) {
   ASSERT_TRUE(wanted[2].empty());
 
   const std::vector<SavedTable> all = {{schemas[0]}, {schemas[1]}, {schemas[2]}};
-  std::vector<std::string> paths = Save(first.get(), In("4"), all);
+  std::vector<std::string> paths = Save(first.get(), Path("4"), all);
   const std::pair<uint32_t, uint64_t> shapes[] = {{2, 5}, {8, 77}, {1, 0}, {16, 0}, {64, 3}, {16, 1}};
   for (const auto& [partitions, seed] : shapes) {
     Embedded next(partitions, seed, schemas, 5000);
@@ -82,7 +78,7 @@ TEST_F(CheckpointStore, AnyShapeIntoAnyOther) {
         ASSERT_EQ(value[0], std::get<3>(row)[0]) << key;
       }
     }
-    paths = Save(next.get(), In(std::to_string(partitions) + "of" + std::to_string(seed)), all);
+    paths = Save(next.get(), Path(std::to_string(partitions) + "of" + std::to_string(seed)), all);
   }
 }
 
@@ -108,7 +104,7 @@ TEST_F(CheckpointStore, FloorsAndPositions) {
   first.Remove(schema, 3);
   const Clock floor = first->State(*schema).value().clock_floor;
   ASSERT_EQ(floor, 10 * 2 * kBirthGap) << "each assignment is a birth";
-  const auto paths = Save(first.get(), In("a"), {{schema}});
+  const auto paths = Save(first.get(), Path("a"), {{schema}});
   Embedded next(2, 9, {schema});
   const auto before = next->State(*schema).value();
   Load(next.get(), paths, schema, floor);
@@ -125,7 +121,7 @@ TEST_F(CheckpointStore, IncrementsOfAnyHistory) {
   for (uint64_t seed = 0; seed < Scaled(100); ++seed) {
     LocalService service(4, seed);
     LocalStore store(&service);
-    CheckIncrements(&store, In(std::to_string(seed)), seed);
+    CheckIncrements(&store, Path(std::to_string(seed)), seed);
   }
 }
 
@@ -171,17 +167,16 @@ TEST_F(CheckpointStore, AnIncrementThatLosesRemovalsBecomesWhole) {
     const auto since = PositionsOf(&store, *schema);
     assign(schema, 200, 900);  // pages of 255 rows
     assign(other, 3, 5);
-    const auto saved = SaveRows(&store, In("a"), {{schema, since}, {other, since}}, {0});
-    ASSERT_TRUE(saved.ok()) << saved.status().message();
+    const auto saved = ValueOf(SaveRows(&store, Path("a"), {{schema, since}, {other, since}}, {0}));
     EXPECT_EQ(std::vector(store.kinds.begin(), store.kinds.begin() + static_cast<long>(kinds.size())), kinds);
-    EXPECT_FALSE(saved.value().tables[0].increment);
-    EXPECT_EQ(saved.value().tables[0].rows, 896u) << "all rows that are left, those of before the base, too";
-    EXPECT_FALSE(saved.value().tables[1].increment) << "the list is the partition's";
-    EXPECT_EQ(saved.value().tables[1].rows, 10u);
+    EXPECT_FALSE(saved.tables[0].increment);
+    EXPECT_EQ(saved.tables[0].rows, 896u) << "all rows that are left, those of before the base, too";
+    EXPECT_FALSE(saved.tables[1].increment) << "the list is the partition's";
+    EXPECT_EQ(saved.tables[1].rows, 10u);
     const StoredRows wanted = RowsOf(&store, *schema);
-    Load(&store, {In("a")}, schema, 0);
+    Load(&store, {Path("a")}, schema, 0);
     EXPECT_EQ(RowsOf(&store, *schema), wanted);
-    std::filesystem::remove(In("a"));
+    std::filesystem::remove(Path("a"));
   }
 }
 
@@ -220,14 +215,13 @@ TEST_F(CheckpointStore, RowsThatComeMeanwhilePushNoneOut) {
     ASSERT_TRUE(store.Assign(*schema, Span<const Key>(&key, 1), row.data(), true).ok());
   }
   for (bool increment : {false, true}) {
-    const std::string path = In(increment ? "increment" : "full");
+    const std::string path = Path(increment ? "increment" : "full");
     const SavedTable table{schema, increment ? std::make_optional(empty) : std::nullopt};
     ASSERT_TRUE(SaveRows(&store, path, {table}, {0, 1, 2, 3}).ok());
-    const auto file = RowReader::Open(path);
-    ASSERT_TRUE(file.ok());
-    const RowTable& rows = file.value()->tables()[0];
+    const auto file = ValueOf(RowReader::Open(path));
+    const RowTable& rows = file->tables()[0];
     std::vector<Key> keys(rows.rows);
-    ASSERT_TRUE(file.value()->Read(rows, kKeysColumn, 0, rows.rows, keys.data()).ok());
+    ASSERT_TRUE(file->Read(rows, kKeysColumn, 0, rows.rows, keys.data()).ok());
     const std::set<Key> saved(keys.begin(), keys.end());
     for (Key key = 0; key < 200; ++key) EXPECT_EQ(saved.count(key), 1u) << key;
     EXPECT_EQ(saved.size(), keys.size());
@@ -238,13 +232,12 @@ TEST_F(CheckpointStore, WhatDoesNotFitIsRefused) {
   const Schema schema = NewSchema("a", 3, "adam");
   Embedded first(2, 5, {schema});
   for (Key key = 0; key < 10; ++key) first.Assign(schema, key, 5);
-  const auto paths = Save(first.get(), In("a"), {{schema}});
-  const auto file = RowReader::Open(paths[0]);
-  ASSERT_TRUE(file.ok());
-  const RowTable& table = file.value()->tables()[0];
+  const auto paths = Save(first.get(), Path("a"), {{schema}});
+  const auto file = ValueOf(RowReader::Open(paths[0]));
+  const RowTable& table = file->tables()[0];
   const auto load = [&](const Schema& to, bool slots) {
     Embedded next(2, 5, {to});
-    const Status status = LoadRows(next.get(), *file.value(), table, *to, slots).status();
+    const Status status = LoadRows(next.get(), *file, table, *to, slots).status();
     EXPECT_EQ(RowsOf(next.get(), *to).empty(), !status.ok());
     return status;
   };
@@ -254,9 +247,9 @@ TEST_F(CheckpointStore, WhatDoesNotFitIsRefused) {
   EXPECT_THAT(load(NewSchema("x", 3, "ftrl"), false).message(),
               HasSubstr("computes its values from its slots (ftrl)"));
   EXPECT_TRUE(load(NewSchema("x", 3, "sgd"), false).ok());
-  EXPECT_THAT(SaveRows(first.get(), In("p"), {{schema}}, {2}).status().message(),
+  EXPECT_THAT(SaveRows(first.get(), Path("p"), {{schema}}, {2}).status().message(),
               HasSubstr("partition 2 cannot be saved; the store has the partitions 0 to 1"));
-  EXPECT_EQ(SaveRows(first.get(), folder_.path() + "/none/p", {{schema}}, {0}).status().code(), Code::kFile);
+  EXPECT_EQ(SaveRows(first.get(), Path("none/p"), {{schema}}, {0}).status().code(), Code::kFile);
 }
 
 TEST_F(CheckpointStore, WithoutSlotsRowsGetInitialSlots) {
@@ -265,10 +258,9 @@ TEST_F(CheckpointStore, WithoutSlotsRowsGetInitialSlots) {
   Embedded first(2, 5, {adam});
   for (Key key = 0; key < 10; ++key) first.Assign(adam, key, 5);
   Embedded next(2, 5, {adagrad});
-  for (const std::string& path : Save(first.get(), In("a"), {{adam}})) {
-    const auto file = RowReader::Open(path);
-    ASSERT_TRUE(file.ok());
-    ASSERT_TRUE(LoadRows(next.get(), *file.value(), file.value()->tables()[0], *adagrad, false).ok());
+  for (const std::string& path : Save(first.get(), Path("a"), {{adam}})) {
+    const auto file = ValueOf(RowReader::Open(path));
+    ASSERT_TRUE(LoadRows(next.get(), *file, file->tables()[0], *adagrad, false).ok());
   }
   std::vector<float> row(adagrad->row_floats());
   adagrad->InitRow(4, row.data());
@@ -285,28 +277,25 @@ TEST_F(CheckpointStore, Memory) {
   const auto empty = PositionsOf(store.get(), *schema);
   std::vector<float> rows(256 * 1000);
   for (Key first = 0; first < 60000; first += 1000) {
-    std::vector<Key> keys(1000);
-    std::iota(keys.begin(), keys.end(), first);
+    const std::vector<Key> keys = Range(first, 1000);
     ASSERT_TRUE(store->Assign(*schema, keys, rows.data(), false).ok());
   }
   ASSERT_GT(store->Size(*schema).value().bytes, size_t{60} << 20);
   const auto limited = [&](size_t bytes, const std::string& name, const SavedTable& table) {
-    SetAllocLimit(AllocatedBytes() + bytes);
-    const Status status = SaveRows(store.get(), In(name), {table}, AllPartitions(*store.get())).status();
-    SetAllocLimit(SIZE_MAX);
+    Status status;
+    EXPECT_TRUE(FitsIn(bytes, [&] {
+      status = SaveRows(store.get(), Path(name), {table}, AllPartitions(*store.get())).status();
+    }));
     return status;
   };
   EXPECT_EQ(limited(size_t{6} << 20, "full", {schema}).message(), "");
   EXPECT_EQ(limited(size_t{10} << 20, "increment", {schema, empty}).message(), "");
-  const Status status = limited(100000, "none", {schema});
-  EXPECT_EQ(status.code(), Code::kResourceExhausted);
-  EXPECT_THAT(status.message(), HasSubstr("out of memory while rows were saved"));
+  EXPECT_TRUE(Fails(limited(100000, "none", {schema}), Code::kResourceExhausted,
+                    "out of memory while rows were saved"));
   Embedded next(3, 5, {schema});
-  const auto file = RowReader::Open(In("full"));
-  ASSERT_TRUE(file.ok());
+  const auto file = ValueOf(RowReader::Open(Path("full")));
   SetAllocLimit(AllocatedBytes() + (size_t{20} << 20));
-  const Status loaded =
-      LoadRows(next.get(), *file.value(), file.value()->tables()[0], *schema, true).status();
+  const Status loaded = LoadRows(next.get(), *file, file->tables()[0], *schema, true).status();
   SetAllocLimit(SIZE_MAX);
   EXPECT_EQ(loaded.code(), Code::kResourceExhausted) << loaded.message();
 }

@@ -4,14 +4,14 @@
 #include "het_tf/core/store/partition.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <memory>
 
+#include "tests/testing/fits_in.h"
 #include "tests/testing/handle_frame.h"
+#include "tests/testing/keys.h"
 #include "tests/testing/packed_rows.h"
 #include "tests/testing/partition_bytes.h"
-#include "tests/testing/random.h"
 #include "tests/testing/requests.h"
 #include "tests/testing/table_specs.h"
 
@@ -294,8 +294,7 @@ TEST_F(PartitionTest, OtherPartitionOrTableIsRefused) {
 // Memory is exhausted at any byte: the push is applied completely or not at all, as last_seq says.
 TEST_F(PartitionTest, OutOfMemoryAtAnyByte) {
   Handle(Push(1, {1}));
-  std::vector<Key> keys;
-  for (Key key = 0; key < 100; ++key) keys.push_back(key);
+  const std::vector<Key> keys = Range(0, 100);
   Request q = Push(2, keys);
   q.tables[0].fetch_keys.assign(keys.begin(), keys.end());
   Bytes frame;
@@ -307,15 +306,7 @@ TEST_F(PartitionTest, OutOfMemoryAtAnyByte) {
     partition_ = std::move(PartitionOf(fresh, 1000).value());
     Bytes bytes;
     Reply reply;
-    SetAllocLimit(AllocatedBytes() + room);
-    bool threw = false;
-    try {
-      HandleFrame(partition_.get(), frame, &bytes);
-    } catch (const std::bad_alloc&) {
-      threw = true;
-    }
-    SetAllocLimit(SIZE_MAX);
-    if (threw) {
+    if (!FitsIn(room, [&] { HandleFrame(partition_.get(), frame, &bytes); })) {
       ASSERT_LT(room, 160u) << "a short answer, and why it is none, fits";
       ASSERT_EQ(State(), fresh);
       continue;
@@ -421,9 +412,7 @@ TEST_F(PartitionTest, ASweepReachesAllOfManyTables) {
   limits.since = 1;
   constexpr int kTables = 600;
   for (int i = 0; i < kTables; ++i) {
-    TableSpec spec = MakeSchema("sgd", 2, "table" + std::to_string(i))->spec();
-    spec.limits = limits;
-    const Schema schema = TableSchema::Create(spec).value();
+    const Schema schema = NewSchema("table" + std::to_string(i), 2, "sgd", {}, limits);
     ASSERT_TRUE(partition_->CreateTable(schema, kEpoch).ok());
     bool created = false;
     Shard* const shard = partition_->Find(schema->id());

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "het_tf/core/store/chunk.h"
+#include "tests/testing/fits_in.h"
 #include "tests/testing/handle_frame.h"
 #include "tests/testing/partition_bytes.h"
 #include "tests/testing/random.h"
@@ -18,16 +19,10 @@ namespace {
 
 constexpr uint32_t kNow = 1700000000;
 
-Schema MakeSchema(const TableLimits& limits) {
-  TableSpec spec = NewSpec("t", 2);
-  spec.limits = limits;
-  return TableSchema::Create(spec).value();
-}
-
 class ShardTest : public ::testing::Test {
  protected:
   Shard* Make(const TableLimits& limits) {
-    shard_ = std::make_unique<Shard>(MakeSchema(limits), 1, 5);
+    shard_ = std::make_unique<Shard>(NewSchema("t", 2, "sgd", {}, limits), 1, 5);
     shard_->set_limits(limits);
     return shard_.get();
   }
@@ -179,11 +174,10 @@ class CopyTest : public ::testing::Test {
     limits_.max_rows = 300;
     limits_.min_count = 2;
     limits_.min_count_ttl = 20;
-    const Schema schema = MakeSchema(limits_);
+    const Schema schema = NewSchema("t", 2, "sgd", {}, limits_);
     EXPECT_TRUE(partition_.CreateTable(schema, 9, kNow).ok());
     copy_ = std::move(PartitionOf(BytesOf(partition_), 2).value());
   }
-  static Span<const uint8_t> View(const Bytes& bytes) { return {bytes.data(), bytes.size()}; }
   Bytes Push(uint64_t client, uint64_t keys) {
     Request q = RequestOf(partition_.id(), {client, 1}, partition_.clients().LastSeq({client, 1}) + 1);
     q.after_seq = 0;
@@ -217,13 +211,13 @@ TEST_F(CopyTest, ACopyFollowsEverySweep) {
     const Bytes frame = Push(1 + random_.Below(i < 350 ? 20 : 2), random_.Below(30));
     Handled handled;
     if (random_.Chance(0.8)) {
-      handled = HandleFrame(&partition_, View(frame), &reply, HandlingAt(now));
+      handled = HandleFrame(&partition_, frame, &reply, HandlingAt(now));
       ASSERT_TRUE(handled.applied);
       swept += handled.swept;
     } else {
       swept += partition_.Sweep(now, 100, &handled.replication.removals);
     }
-    ASSERT_TRUE(CopyHandles(View(frame), handled, copy_.get()));
+    ASSERT_TRUE(CopyHandles(frame, handled, copy_.get()));
     ASSERT_EQ(BytesOf(*copy_), BytesOf(partition_)) << i;
   }
   EXPECT_GT(swept.ttl, 0u);
@@ -236,15 +230,13 @@ TEST_F(CopyTest, ACopyFollowsEverySweep) {
 TEST_F(CopyTest, WithoutMemoryForACopyNothingIsSwept) {
   Bytes reply;
   const Bytes frame = Push(1, 300);
-  ASSERT_TRUE(
-      CopyHandles(View(frame), HandleFrame(&partition_, View(frame), &reply, HandlingAt(kNow)), copy_.get()));
+  ASSERT_TRUE(CopyHandles(frame, HandleFrame(&partition_, frame, &reply, HandlingAt(kNow)), copy_.get()));
   int held_back = 0;
   for (size_t room = 0;; room += 64) {
     Handled swept_out;
     std::vector<Bytes>& removals = swept_out.replication.removals;
-    SetAllocLimit(AllocatedBytes() + room);
-    const Swept swept = partition_.Sweep(kNow + 1000, 1000, &removals);
-    SetAllocLimit(SIZE_MAX);
+    Swept swept;
+    ASSERT_TRUE(FitsIn(room, [&] { swept = partition_.Sweep(kNow + 1000, 1000, &removals); }));
     ASSERT_TRUE(CopyHandles({}, swept_out, copy_.get()));
     ASSERT_EQ(BytesOf(*copy_), BytesOf(partition_));
     if (swept.rows() > 0) break;

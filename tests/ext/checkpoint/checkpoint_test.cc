@@ -1,12 +1,12 @@
 // Saving and loading under an engine: the effects on steps and caches. Tables of this process.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <atomic>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "het_tf/ext/checkpoint/cc/checkpoints.h"
+#include "tests/testing/engine_step.h"
 #include "tests/testing/process.h"
 #include "tests/testing/table_specs.h"
 #include "tests/testing/temp_folder.h"
@@ -27,8 +27,7 @@ class Counting : public Process {
 
   static TableSpec Spec() {
     TableSpec spec = NewSpec("t", kDim, "sgd", {"zeros", 0, 0});
-    spec.limits = TableLimits();
-    spec.limits->max_rows = 1000000;
+    spec.limits.emplace().max_rows = 1000000;
     return spec;
   }
   nlohmann::json Info() {
@@ -47,32 +46,19 @@ class Counting : public Process {
   }
 };
 
-TableOptions Cached(int64_t bound) {
-  TableOptions options;
-  options.cache = CacheConfig();
-  options.cache->capacity = 100;
-  options.cache->pull_bound = bound;
-  options.cache->push_bound = bound;
-  return options;
-}
-
 std::vector<uint32_t> Partitions(uint32_t first, uint32_t end) {
   std::vector<uint32_t> some;
   for (; first < end; ++first) some.push_back(first);
   return some;
 }
 
-class CheckpointEngine : public ::testing::Test {
- protected:
-  std::string In(const std::string& name) const { return folder_.path() + "/" + name; }
-  TempFolder folder_;
-};
+using CheckpointEngine = FolderTest;
 
 // The loaded row happens to have the clock that the cache knows: only the epoch differs.
 TEST_F(CheckpointEngine, WarmCachesSeeWhatWasLoaded) {
   for (const int64_t bound : {int64_t{0}, int64_t{50}, kUnbounded}) {
-    Counting counting(Cached(bound));
-    const std::string path = In(std::to_string(bound));
+    Counting counting(Cached(100, bound));
+    const std::string path = Path(std::to_string(bound));
     ASSERT_TRUE(counting.Count({1, 2}).ok());
     ASSERT_TRUE(counting.engine().caches().Flush().ok());
     ASSERT_TRUE(counting.Save(path, Partitions(0, 16)).ok());
@@ -110,12 +96,12 @@ TEST_F(CheckpointEngine, WarmCachesSeeWhatWasLoaded) {
 }
 
 TEST_F(CheckpointEngine, MeanwhileTheTablesAreTheLoadersAlone) {
-  for (const TableOptions& options : {TableOptions(), Cached(0)}) {
+  for (const TableOptions& options : {TableOptions(), Cached(100, 0)}) {
     Counting counting(options);
     ASSERT_TRUE(counting.Count({1, 2}).ok());
     std::vector<float> out;
     ASSERT_TRUE(counting.TryLookup({1}, &out).ok());
-    EXPECT_THAT(counting.LoadFile(In("x")).message(), HasSubstr("HetLoadBegin"));
+    EXPECT_THAT(counting.LoadFile(Path("x")).message(), HasSubstr("HetLoadBegin"));
     EXPECT_THAT(counting.engine().loads().Clear("t").message(), HasSubstr("HetLoadBegin"));
     EXPECT_THAT(counting.engine().loads().Commit({}, {}).message(), HasSubstr("HetLoadBegin"));
     ASSERT_TRUE(counting.engine().loads().Begin("me", 60).ok());
@@ -128,10 +114,10 @@ TEST_F(CheckpointEngine, MeanwhileTheTablesAreTheLoadersAlone) {
          {counting.TryApply({{1}, row}, 1), counting.TryLookup({1}, &out), counting.Count({1}),
           counting.engine().tables().Assign("t", ids, row.data(), false),
           counting.engine().tables().Remove("t", ids, &removed), counting.engine().tables().Clear("t")}) {
-      EXPECT_EQ(refused.code(), Code::kFailedPrecondition);
-      EXPECT_THAT(refused.message(), HasSubstr("a checkpoint is being restored into namespace 'test'"));
+      EXPECT_TRUE(
+          Fails(refused, Code::kFailedPrecondition, "a checkpoint is being restored into namespace 'test'"));
     }
-    EXPECT_THAT(counting.Save(In("x"), {0}).message(), HasSubstr("is being loaded by 'me'"));
+    EXPECT_THAT(counting.Save(Path("x"), {0}).message(), HasSubstr("is being loaded by 'me'"));
     CommitRequest unknown;
     unknown.applies["no"] = 1;
     EXPECT_EQ(counting.engine().loads().Commit(unknown.clock_floors, unknown.applies).code(),
@@ -147,10 +133,9 @@ TEST_F(CheckpointEngine, MeanwhileTheTablesAreTheLoadersAlone) {
 
 // Steps go on while several threads save; several threads load; steps that run then are refused completely.
 TEST_F(CheckpointEngine, SideBySide) {
-  for (const TableOptions& options : {TableOptions(), Cached(3)}) {
+  for (const TableOptions& options : {TableOptions(), Cached(100, 3)}) {
     Counting counting(options);
-    std::vector<Key> ids(2000);
-    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<Key>(i);
+    const std::vector<Key> ids = Range(0, 2000);
     ASSERT_TRUE(counting.Count(ids).ok());
     std::atomic<bool> done{false};
     std::atomic<int> refused{0}, steps{0};
@@ -161,12 +146,11 @@ TEST_F(CheckpointEngine, SideBySide) {
         (status.ok() ? steps : refused)++;
       }
     });
-    const std::string prefix = In(options.cache ? "cached" : "direct");
+    const std::string prefix = Path(options.cache ? "cached" : "direct");
     std::vector<std::thread> savers;
     for (uint32_t g = 0; g < 4; ++g) {
       savers.emplace_back([&, g] {
-        const Status status = counting.Save(prefix + std::to_string(g), Partitions(4 * g, 4 * g + 4));
-        EXPECT_TRUE(status.ok()) << status.message();
+        EXPECT_TRUE(Ok(counting.Save(prefix + std::to_string(g), Partitions(4 * g, 4 * g + 4))));
       });
     }
     for (std::thread& saver : savers) saver.join();
@@ -175,10 +159,7 @@ TEST_F(CheckpointEngine, SideBySide) {
     ASSERT_TRUE(counting.engine().loads().Clear("t").ok());
     std::vector<std::thread> loaders;
     for (uint32_t g = 0; g < 4; ++g) {
-      loaders.emplace_back([&, g] {
-        const Status status = counting.LoadFile(prefix + std::to_string(g));
-        EXPECT_TRUE(status.ok()) << status.message();
-      });
+      loaders.emplace_back([&, g] { EXPECT_TRUE(Ok(counting.LoadFile(prefix + std::to_string(g)))); });
     }
     for (std::thread& loader : loaders) loader.join();
     while (refused.load() == 0) std::this_thread::yield();

@@ -1,6 +1,5 @@
 // Row files: reads equal what was written, and any damage is reported.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,10 +7,10 @@
 #include <fstream>
 
 #include "het_tf/core/base/checksum.h"
-#include "het_tf/ext/checkpoint/cc/requests.h"
 #include "het_tf/ext/checkpoint/cc/row_reader.h"
 #include "het_tf/ext/checkpoint/cc/row_writer.h"
 #include "tests/testing/golden.h"
+#include "tests/testing/status.h"
 #include "tests/testing/temp_folder.h"
 
 namespace het::testing {
@@ -51,37 +50,33 @@ void FillRow(uint64_t i, RowBatch* batch) {
   batch->Add(meta, row.data());
 }
 
-class RowFileTest : public ::testing::Test {
+class RowFileTest : public FolderTest {
  protected:
   // Writes `written` of the planned rows, in batches of `some`.
   RowFileSummary Write(std::vector<RowTable> plans, const std::vector<uint64_t>& written, size_t some = 5) {
     unlink(path().c_str());
-    auto writer = RowWriter::Create(path(), plans);
-    EXPECT_TRUE(writer.ok()) << writer.status().message();
+    auto writer = ValueOf(RowWriter::Create(path(), plans));
     for (size_t t = 0; t < plans.size(); ++t) {
       RowBatch batch(plans[t].dim, plans[t].slot_floats, some);
       for (uint64_t i = 0; i < written[t]; ++i) {
         FillRow(i, &batch);
         if (batch.left() > 0 && i + 1 < written[t]) continue;
-        EXPECT_TRUE(writer.value()->Append(t, batch).ok());
+        EXPECT_TRUE(writer->Append(t, batch).ok());
         batch.Clear();
       }
       for (Key key = 0; plans[t].increment && key < 3; ++key) {
-        EXPECT_TRUE(writer.value()->AppendRemoved(t, Span<const Key>(&key, 1)).ok());
+        EXPECT_TRUE(writer->AppendRemoved(t, Span<const Key>(&key, 1)).ok());
       }
     }
-    auto summary = writer.value()->Finish();
-    EXPECT_TRUE(summary.ok()) << summary.status().message();
-    return summary.value();
+    return ValueOf(writer->Finish());
   }
   void ExpectRows(const RowReader& reader, const std::string& name, uint64_t rows) {
-    const auto table = reader.Find(name);
-    ASSERT_TRUE(table.ok()) << table.status().message();
-    ASSERT_EQ(table.value()->rows, rows);
-    RowBatch wanted(table.value()->dim, table.value()->slot_floats, rows + 1);
-    RowBatch got(table.value()->dim, table.value()->slot_floats, rows + 1);
+    const auto table = ValueOf(reader.Find(name));
+    ASSERT_EQ(table->rows, rows);
+    RowBatch wanted(table->dim, table->slot_floats, rows + 1);
+    RowBatch got(table->dim, table->slot_floats, rows + 1);
     for (uint64_t i = 0; i < rows; ++i) FillRow(i, &wanted);
-    ASSERT_TRUE(reader.ReadRows(*table.value(), 0, true, &got).ok());
+    ASSERT_TRUE(reader.ReadRows(*table, 0, true, &got).ok());
     ASSERT_EQ(got.size(), rows);
     EXPECT_TRUE(std::equal(wanted.keys(), wanted.keys() + rows, got.keys()));
     EXPECT_TRUE(std::equal(wanted.clocks(), wanted.clocks() + rows, got.clocks()));
@@ -92,19 +87,14 @@ class RowFileTest : public ::testing::Test {
   }
   // The error of the file's current structure.
   Status Check() { return RowReader::Open(path()).status(); }
-  std::string Bytes() {
-    std::ifstream file(path(), std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
-  }
+  std::string Bytes() { return ReadFile(path()); }
   // Writes in place: truncating a file and writing it again is slow, since it goes to the disk at once.
   void SetBytes(const std::string& bytes) {
     std::fstream(path(), std::ios::binary | std::ios::in | std::ios::out)
         .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     std::filesystem::resize_file(path(), bytes.size());
   }
-  std::string path() const { return folder_.path() + "/rows"; }
-
-  TempFolder folder_;
+  std::string path() const { return Path("rows"); }
 };
 
 const char* const kStrange = "a \"quoted\"/näme\n\\keys/keys";
@@ -112,20 +102,19 @@ const char* const kStrange = "a \"quoted\"/näme\n\\keys/keys";
 TEST_F(RowFileTest, ThereAndBack) {
   const auto summary =
       Write({Plan("a", 7, 3, 23), Plan(kStrange, 1, 0, 4, true, 3), Plan("none", 16, 1, 0)}, {23, 4, 0});
-  const auto reader = RowReader::Open(path());
-  ASSERT_TRUE(reader.ok()) << reader.status().message();
-  EXPECT_EQ(reader.value()->bytes(), summary.bytes);
-  ExpectRows(*reader.value(), "a", 23);
-  ExpectRows(*reader.value(), kStrange, 4);
-  ExpectRows(*reader.value(), "none", 0);
-  const RowTable& strange = *reader.value()->Find(kStrange).value();
+  const auto reader = ValueOf(RowReader::Open(path()));
+  EXPECT_EQ(reader->bytes(), summary.bytes);
+  ExpectRows(*reader, "a", 23);
+  ExpectRows(*reader, kStrange, 4);
+  ExpectRows(*reader, "none", 0);
+  const RowTable& strange = *reader->Find(kStrange).value();
   EXPECT_TRUE(strange.increment);
   Key removed[3];
-  ASSERT_TRUE(reader.value()->Read(strange, kRemovedColumn, 0, 3, removed).ok());
+  ASSERT_TRUE(reader->Read(strange, kRemovedColumn, 0, 3, removed).ok());
   EXPECT_THAT(removed, ::testing::ElementsAre(0, 1, 2));
-  EXPECT_FALSE(reader.value()->Find("a").value()->increment);
-  EXPECT_THAT(reader.value()->Find("b").status().message(), HasSubstr("no table 'b' in"));
-  for (const RowTable& table : reader.value()->tables()) {
+  EXPECT_FALSE(reader->Find("a").value()->increment);
+  EXPECT_THAT(reader->Find("b").status().message(), HasSubstr("no table 'b' in"));
+  for (const RowTable& table : reader->tables()) {
     for (size_t c = 0; c < kRowColumns; ++c) {
       const RowTensor& tensor = table.tensors[c];
       const uint64_t item = c == kKeysColumn || c == kClocksColumn || c == kRemovedColumn ? 8
@@ -140,12 +129,11 @@ TEST_F(RowFileTest, Golden) {
   Write({Plan("a", 2, 2, 2), Plan("b", 1, 0, 2, true, 3)}, {2, 2});
   const std::string version = R"("version":")";
   Golden("rows", Bytes(), Bytes().find(version) + version.size(), "kVersion (checkpoint/row_file.cc)");
-  const auto reader = RowReader::Open(GoldenPath("rows"));
-  ASSERT_TRUE(reader.ok()) << reader.status().message();
-  ExpectRows(*reader.value(), "a", 2);
-  ExpectRows(*reader.value(), "b", 2);
+  const auto reader = ValueOf(RowReader::Open(GoldenPath("rows")));
+  ExpectRows(*reader, "a", 2);
+  ExpectRows(*reader, "b", 2);
   Key removed[3];
-  ASSERT_TRUE(reader.value()->Read(*reader.value()->Find("b").value(), kRemovedColumn, 0, 3, removed).ok());
+  ASSERT_TRUE(reader->Read(*reader->Find("b").value(), kRemovedColumn, 0, 3, removed).ok());
   EXPECT_THAT(removed, ::testing::ElementsAre(0, 1, 2));
 }
 
@@ -153,12 +141,11 @@ TEST_F(RowFileTest, Golden) {
 TEST_F(RowFileTest, FewerRowsThanPlanned) {
   Write({Plan("a", 7, 3, 200000), Plan("b", 1, 0, 1000, true, 1000), Plan("c", 2, 2, 9)}, {19, 3, 9}, 4);
   EXPECT_LT(Bytes().size(), 4096u);
-  const auto reader = RowReader::Open(path());
-  ASSERT_TRUE(reader.ok()) << reader.status().message();
-  ExpectRows(*reader.value(), "a", 19);
-  ExpectRows(*reader.value(), "b", 3);
-  ExpectRows(*reader.value(), "c", 9);
-  EXPECT_EQ(reader.value()->Find("b").value()->removed, 3u);
+  const auto reader = ValueOf(RowReader::Open(path()));
+  ExpectRows(*reader, "a", 19);
+  ExpectRows(*reader, "b", 3);
+  ExpectRows(*reader, "c", 9);
+  EXPECT_EQ(reader->Find("b").value()->removed, 3u);
 }
 
 TEST_F(RowFileTest, TruncatedAndExtendedFilesAreReported) {

@@ -16,10 +16,7 @@ class Early : public WorldTest {
     return step;
   }
   // Makes the lookup itself.
-  void Come(TestStep* step, size_t w = 0) {
-    const Status status = world().Read(w, step);
-    EXPECT_TRUE(status.ok()) << status.message();
-  }
+  void Come(TestStep* step, size_t w = 0) { EXPECT_TRUE(Ok(world().Read(w, step))); }
   void Step(TestStep* step, size_t w = 0) {
     Come(step, w);
     Write(w, step);
@@ -98,9 +95,7 @@ TEST_F(Early, ANewIncarnationIsAskedAgain) {
 }
 
 TEST_F(Early, DroppedTableDropsItsReads) {
-  WorldConfig config = Bounded(3);
-  config.tables = 2;
-  Make(config);
+  Make(WithTables(2, Bounded(3)));
   auto both = world().NewStep({{1}, {1}});
   world().ReadEarly(0, both.get());
   net().HoldReplies(0, true);
@@ -134,9 +129,7 @@ TEST_F(Early, AbandonedOneIsDropped) {
 
 // The same for a dropped table: lookups of other tables succeed.
 TEST_F(Early, DroppedTableFailsOnlyItsOwnLookup) {
-  WorldConfig config = Bounded(3);
-  config.tables = 2;
-  Make(config);
+  Make(WithTables(2, Bounded(3)));
   auto both = world().NewStep({{1}, {1}});
   ASSERT_TRUE(world().Read(0, both.get()).ok());
   operators().Drop(0);
@@ -144,11 +137,8 @@ TEST_F(Early, DroppedTableFailsOnlyItsOwnLookup) {
   auto early = world().NewStep({{2}, {}});
   world().ReadEarly(0, early.get());
   Client& client = world().client(0);
-  const Status other = client.Read(world().NewStep({{}, {1}})->MakeRead(), world().NewToken());
-  EXPECT_TRUE(other.ok()) << other.message();
-  const Status gone = client.Read(early->MakeRead(), early->token);
-  EXPECT_EQ(gone.code(), Code::kFailedPrecondition);
-  EXPECT_NE(gone.message().find("no table"), std::string::npos) << gone.message();
+  EXPECT_TRUE(Ok(client.Read(world().NewStep({{}, {1}})->MakeRead(), world().NewToken())));
+  EXPECT_TRUE(Fails(client.Read(early->MakeRead(), early->token), Code::kFailedPrecondition, "no table"));
 }
 
 }  // namespace

@@ -7,12 +7,12 @@
 #include <random>
 
 #include "het_tf/core/base/hash.h"
+#include "tests/testing/status.h"
 
 namespace het {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 struct Pass {
   Pass(size_t workers, size_t batch) : rule(workers, batch), slots(Location::kSlots) {}
@@ -114,9 +114,8 @@ TEST(LocationTest, WrongNumberOfKeysChangesNothing) {
   Pass pass(2, 2);
   std::vector<uint64_t> keys(7, 1);
   std::vector<int64_t> owners(4, -1);
-  const Status status = pass.Place(0, keys, &owners);
-  EXPECT_EQ(status.code(), Code::kInvalidArgument);
-  EXPECT_THAT(status.message(), HasSubstr("there are 7 keys of 4 samples; 2 workers of 2 take 4 samples"));
+  EXPECT_TRUE(Fails(pass.Place(0, keys, &owners), Code::kInvalidArgument,
+                    "there are 7 keys of 4 samples; 2 workers of 2 take 4 samples"));
   keys.pop_back();
   owners.pop_back();
   EXPECT_FALSE(pass.Place(0, keys, &owners).ok());

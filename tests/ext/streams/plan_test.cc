@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <numeric>
 #include <string>
 #include <vector>
 
+#include "tests/testing/engine_step.h"
 #include "tests/testing/process.h"
 #include "tests/testing/random.h"
 #include "tests/testing/table_specs.h"
@@ -24,9 +24,7 @@ class EnginePlanTest : public ::testing::Test {
       config.notice = [this](const std::string& text) { notices_.push_back(text); };
       engine = std::make_shared<Engine>("", 1, std::make_unique<LocalStore>(&service_),
                                         std::make_unique<LocalTransport>(&service_), config);
-      options.cache = CacheConfig();
-      options.cache->capacity = 40;
-      options.cache->pull_bound = pull;
+      options = Cached(40, pull);
       options.cache->push_bound = 0;
       options.cache->policy = Policy::kLru;
     } else {
@@ -133,13 +131,9 @@ TEST_F(EnginePlanTest, CachesKeepTheRowsThatAreUsedNext) {
 // Defects: a cache that thrashes silently, or a line for each of its batches.
 TEST_F(EnginePlanTest, SmallCacheIsReportedOnce) {
   Make(/*remote=*/true);
-  std::vector<int64_t> ids(40);
-  std::iota(ids.begin(), ids.end(), 0);
-  Plan(ids);
+  Plan(Range(0, 40));
   EXPECT_TRUE(notices_.empty());
-  ids.push_back(40);
-  Plan(ids);
-  Plan(ids);
+  for (int i = 0; i < 2; ++i) Plan(Range(0, 41));
   ASSERT_EQ(notices_.size(), 1u);
   EXPECT_NE(notices_[0].find("a batch has 41 rows of table 't', whose cache holds 40"), std::string::npos);
 }

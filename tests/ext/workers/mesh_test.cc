@@ -2,7 +2,6 @@
 #include "het_tf/ext/workers/cc/mesh.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <thread>
 
 #include "het_tf/ext/workers/cc/reduce.h"
+#include "tests/testing/status.h"
 
 namespace het {
 namespace {
@@ -61,6 +61,10 @@ Status Say(Mesh* mesh, const std::string& label, const std::string& what, const 
   return mesh->Exchange(label, what, spans, received);
 }
 
+void ExpectOk(const std::vector<Status>& all) {
+  for (const Status& status : all) EXPECT_TRUE(Ok(status));
+}
+
 // A barrier.
 Status Meet(Mesh* mesh, const std::string& label) {
   std::vector<Bytes> received;
@@ -84,7 +88,7 @@ TEST(MeshTest, EachRankGetsThePartsThatWereSentToIt) {
     }
     return Status();
   });
-  for (const Status& status : all) EXPECT_TRUE(status.ok()) << status.message();
+  ExpectOk(all);
 }
 
 // Labels match, whatever the order of calls: graphs run their ops in orders of their own.
@@ -107,8 +111,7 @@ TEST(MeshTest, CollectivesThatRunBesideEachOtherNeedNoOrder) {
     }
   }
   for (auto& call : calls) {
-    const Status status = call.get();
-    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_TRUE(Ok(call.get()));
   }
 }
 
@@ -159,23 +162,17 @@ TEST(MeshTest, RanksWithOtherDataAreTold) {
     return SumOverRanks(mesh, "gradient.1", true, values.data(), values.size());
   });
   for (const Status& status : all) {
-    EXPECT_EQ(status.code(), Code::kInvalidArgument);
-    EXPECT_THAT(status.message(), HasSubstr("float [12]"));
-    EXPECT_THAT(status.message(), HasSubstr("float [10]"));
-    EXPECT_THAT(status.message(), HasSubstr("rank 2"));
+    EXPECT_TRUE(Fails(status, Code::kInvalidArgument, "float [12]", "float [10]", "rank 2"));
   }
   // All have read all: the next one is in step.
-  for (const Status& status : OnAll(ranks, [](Mesh* mesh) { return Meet(mesh, "gradient.1"); })) {
-    EXPECT_TRUE(status.ok()) << status.message();
-  }
+  ExpectOk(OnAll(ranks, [](Mesh* mesh) { return Meet(mesh, "gradient.1"); }));
 }
 
 TEST(MeshTest, RanksThatWaitInDifferentCollectivesAreTold) {
   const auto ranks = Ranks(2, /*timeout=*/1);
   const auto all =
       OnAll(ranks, [](Mesh* mesh) { return Meet(mesh, mesh->rank() == 0 ? "logs" : "metrics"); });
-  EXPECT_EQ(all[0].code(), Code::kAborted);
-  EXPECT_THAT(all[0].message(), HasSubstr("rank 0 in logs, and rank 1 in metrics"));
+  EXPECT_TRUE(Fails(all[0], Code::kAborted, "rank 0 in logs, and rank 1 in metrics"));
   // The other one is told the same, or that this one has given up: it fails in any case.
   EXPECT_FALSE(all[1].ok());
 }
@@ -183,12 +180,11 @@ TEST(MeshTest, RanksThatWaitInDifferentCollectivesAreTold) {
 TEST(MeshTest, ARankThatEndsFailsOnlyWhoNeedsIt) {
   auto ranks = Ranks(3);
   std::vector<Status> all = OnAll(ranks, [](Mesh* mesh) { return Meet(mesh, "last"); });
-  for (const Status& status : all) EXPECT_TRUE(status.ok()) << status.message();
+  ExpectOk(all);
   std::thread ends([&] { ranks[2].reset(); });
   const Status waits = Meet(ranks[0].get(), "more");  // which rank 1, that lives, has not called
   ends.join();
-  EXPECT_EQ(waits.code(), Code::kUnavailable);
-  EXPECT_THAT(waits.message(), HasSubstr("has ended"));
+  EXPECT_TRUE(Fails(waits, Code::kUnavailable, "has ended"));
 }
 
 // The last message must arrive although its sender closes at once, with unread bytes in its socket.
@@ -217,8 +213,7 @@ TEST(MeshTest, ALostRankIsNamedByAll) {
     }
   });
   for (const Status& status : OnAll(ranks, [](Mesh* mesh) { return Meet(mesh, "step"); })) {
-    EXPECT_EQ(status.code(), Code::kUnavailable);
-    EXPECT_THAT(status.message(), HasSubstr("rank 1 is lost"));
+    EXPECT_TRUE(Fails(status, Code::kUnavailable, "rank 1 is lost"));
   }
   kill.join();
   const Status later = Meet(ranks[0].get(), "step");
@@ -231,9 +226,8 @@ TEST(MeshTest, ASilentRankIsLostAfterTheTimeout) {
   Mesh mesh(0, sockets[0], /*timeout=*/0.2);
   const std::vector<uint8_t> much(10'000'000);  // also while it sends more than the socket holds
   std::vector<Bytes> received;
-  const Status status = mesh.Exchange("step", "", {{}, much}, &received);
-  EXPECT_EQ(status.code(), Code::kUnavailable);
-  EXPECT_THAT(status.message(), HasSubstr("rank 1 is lost: nothing has come from it"));
+  EXPECT_TRUE(Fails(mesh.Exchange("step", "", {{}, much}, &received), Code::kUnavailable,
+                    "rank 1 is lost: nothing has come from it"));
   close(sockets[1][0]);
 }
 
@@ -260,14 +254,11 @@ TEST(MeshTest, WhatIsTooLargeIsRefusedBeforeItTravels) {
   const Status data = ranks[0]->Exchange("step", "", {{}, {&byte, Mesh::kMostData + 1}}, &received);
   const Status text = Meet(ranks[0].get(), std::string(Mesh::kMostText + 1, 'l'));
   for (const Status& status : {data, text}) {
-    EXPECT_EQ(status.code(), Code::kInvalidArgument);
-    EXPECT_THAT(status.message(), HasSubstr("travel between two ranks at once"));
+    EXPECT_TRUE(Fails(status, Code::kInvalidArgument, "travel between two ranks at once"));
     EXPECT_LT(status.message().size(), 500);
   }
   // Neither has begun.
-  for (const Status& status : OnAll(ranks, [](Mesh* mesh) { return Meet(mesh, "step"); })) {
-    EXPECT_TRUE(status.ok()) << status.message();
-  }
+  ExpectOk(OnAll(ranks, [](Mesh* mesh) { return Meet(mesh, "step"); }));
 }
 
 }  // namespace

@@ -25,8 +25,7 @@ Fleet::Fleet(const ServerAddress& address)
     : address_(address), schema_(TableSchema::Create(RemoteWorker::Spec()).value()) {
   MakeNamespace(address, kPartitions);
   store_ = std::move(het::RedisStore::Open(address, "", 30, nullptr).value());
-  const Status created = store_->CreateTable(schema_);
-  EXPECT_TRUE(created.ok()) << created.message();
+  EXPECT_TRUE(Ok(store_->CreateTable(schema_)));
 }
 
 Fleet::~Fleet() {

@@ -13,7 +13,6 @@
 #include <memory>
 #include <new>
 #include <string>
-#include <vector>
 
 #include "het_tf/ext/ps/client/redis_store.h"
 #include "tests/testing/redis/remote_worker.h"

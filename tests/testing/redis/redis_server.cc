@@ -10,13 +10,14 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "tests/testing/temp_folder.h"
 
 namespace het::testing {
 namespace {
@@ -67,11 +68,7 @@ RedisServer::~RedisServer() {
   }
 }
 
-std::string RedisServer::Log() const {
-  std::ostringstream text;
-  text << std::ifstream(dir_ + "/log").rdbuf();
-  return text.str();
-}
+std::string RedisServer::Log() const { return ReadFile(dir_ + "/log"); }
 
 std::string RedisServer::LogPath(const std::string& part) const {
   for (const auto& entry : std::filesystem::directory_iterator(dir_ + "/appendonlydir")) {

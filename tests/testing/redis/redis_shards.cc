@@ -36,12 +36,9 @@ RedisShards::RedisShards(size_t shards, const RedisServer::Arguments& settings, 
     RedisServer::Arguments own = settings;
     ports_.push_back(RedisServer::FreePort());
     buses_.push_back(RedisServer::FreePort());
-    for (const std::string& word :
-         RedisServer::Arguments{"--port", std::to_string(ports_[i]), "--bind", "127.0.0.1",
-                                "--cluster-enabled", "yes", "--cluster-port", std::to_string(buses_[i]),
-                                "--cluster-node-timeout", "3000", "--repl-diskless-sync-delay", "0"}) {
-      own.push_back(word);
-    }
+    own.insert(own.end(), {"--port", std::to_string(ports_[i]), "--bind", "127.0.0.1", "--cluster-enabled",
+                           "yes", "--cluster-port", std::to_string(buses_[i]), "--cluster-node-timeout",
+                           "3000", "--repl-diskless-sync-delay", "0"});
     servers_.push_back(std::make_unique<RedisServer>(own));
     EXPECT_TRUE(servers_[i]->up()) << servers_[i]->Log();
   }

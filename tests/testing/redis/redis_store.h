@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "het_tf/core/store/chunk.h"
+#include "tests/testing/keys.h"
 #include "tests/testing/random.h"
 #include "tests/testing/redis/redis_server.h"
 

@@ -1,9 +1,7 @@
 #include "tests/testing/redis/remote_worker.h"
 
 #include <cstdlib>
-#include <memory>
 #include <mutex>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -37,12 +35,6 @@ CacheConfig NewCache(int64_t bound, size_t capacity) {
   return cache;
 }
 
-std::shared_ptr<Engine> Open(const ServerAddress& address, const ClientConfig& config) {
-  auto made = OpenRemoteEngine(address, "", 1, config);
-  if (!made.ok()) throw std::runtime_error(made.status().message());
-  return made.value();
-}
-
 }  // namespace
 
 RemoteWorker::RemoteWorker(const ServerAddress& address, const ClientConfig& config, int64_t bound,
@@ -50,22 +42,14 @@ RemoteWorker::RemoteWorker(const ServerAddress& address, const ClientConfig& con
     : RemoteWorker(address, config, NewCache(bound, capacity)) {}
 
 RemoteWorker::RemoteWorker(const ServerAddress& address, const ClientConfig& config, const CacheConfig& cache)
-    : Process(Open(address, Listening(config)), Spec(), {cache}) {}
+    : Process(ValueOf(OpenRemoteEngine(address, "", 1, Listening(config))), Spec(), {cache}) {}
 
-void RemoteWorker::Train(const std::vector<int64_t>& ids) {
-  const Status status = Count(ids);
-  EXPECT_TRUE(status.ok()) << status.message();
-}
+void RemoteWorker::Train(const std::vector<int64_t>& ids) { EXPECT_TRUE(Ok(Count(ids))); }
 
-void RemoteWorker::Flush() {
-  const Status status = engine().caches().Flush();
-  EXPECT_TRUE(status.ok()) << status.message();
-}
+void RemoteWorker::Flush() { EXPECT_TRUE(Ok(engine().caches().Flush())); }
 
 uint64_t RemoteWorker::Counter(const std::string& name) {
-  auto stats = engine().tables().Stats("t");
-  EXPECT_TRUE(stats.ok()) << stats.status().message();
-  const std::string text = stats.ok() ? ToJson(stats.value()) : "";
+  const std::string text = ToJson(ValueOf(engine().tables().Stats("t")));
   const size_t at = text.find("\"" + name + "\":");
   EXPECT_NE(at, std::string::npos) << name << " in " << text;
   return at == std::string::npos ? 0 : std::strtoull(text.c_str() + at + name.size() + 3, nullptr, 10);

@@ -1,9 +1,9 @@
 #include "tests/testing/world/faulty_transport.h"
 
-#include <memory>
-#include <new>
 #include <utility>
 #include <vector>
+
+#include "tests/testing/fits_in.h"
 
 namespace het::testing {
 
@@ -162,14 +162,9 @@ void FaultyTransport::Handle(uint32_t p, const OutFrame& frame, Bytes* reply) {
 
 void FaultyTransport::AnswerWithin(size_t room, const OutFrame& frame, Event* event) {
   LetHandle(frame, [&] {
-    SetAllocLimit(AllocatedBytes() + room);
-    try {
-      Handle(event->partition, frame, &event->bytes);
-    } catch (const std::bad_alloc&) {
-      event->kind = Event::kRefused;
-      event->reason = "no memory at all";
-    }
-    SetAllocLimit(SIZE_MAX);
+    if (FitsIn(room, [&] { Handle(event->partition, frame, &event->bytes); })) return;
+    event->kind = Event::kRefused;
+    event->reason = "no memory at all";
   });
 }
 

@@ -1,9 +1,7 @@
 #include "tests/testing/world/operator.h"
 
-#include <cstdlib>
 #include <memory>
 #include <numeric>
-#include <utility>
 #include <vector>
 
 #include "het_tf/core/store/chunk.h"
@@ -12,10 +10,6 @@ namespace het::testing {
 namespace {
 
 constexpr size_t kBatchBytes = size_t{1} << 20;  // of all rows of a partition
-
-void Require(const Status& status) {
-  if (!status.ok()) std::abort();
-}
 
 }  // namespace
 
@@ -45,7 +39,7 @@ void Operator::Do() {
 
 void Operator::Remove(size_t table, const std::vector<Key>& keys) {
   world_->Operate([&] {
-    Require(store_.Remove(*world_->schema(table), Span<const Key>(keys.data(), keys.size())).status());
+    World::Require(store_.Remove(*world_->schema(table), Span<const Key>(keys.data(), keys.size())).status());
   });
 }
 
@@ -63,7 +57,7 @@ void Operator::Assign(size_t table, const std::vector<Key>& keys) {
     world_->Know({schema.id(), keys[i]});
   }
   world_->Operate([&] {
-    Require(
+    World::Require(
         store_.Assign(schema, Span<const Key>(keys.data(), keys.size()), rows.data(), false, ages.data()));
   });
 }
@@ -77,19 +71,19 @@ void Operator::Sweep(uint32_t seconds) {
 }
 
 void Operator::Clear(size_t table) {
-  world_->Operate([&] { Require(store_.ClearTable(*world_->schema(table))); }, /*replaces=*/true);
+  world_->Operate([&] { World::Require(store_.ClearTable(*world_->schema(table))); }, /*replaces=*/true);
 }
 
 void Operator::Drop(size_t table) {
-  world_->Operate([&] { Require(store_.DropTable(*world_->schema(table))); }, /*replaces=*/true);
+  world_->Operate([&] { World::Require(store_.DropTable(*world_->schema(table))); }, /*replaces=*/true);
 }
 
 void Operator::Renew(size_t table) {
   const Schema& schema = world_->schema(table);
   world_->Operate(
       [&] {
-        Require(store_.DropTable(*schema));
-        Require(store_.CreateTable(schema));
+        World::Require(store_.DropTable(*schema));
+        World::Require(store_.CreateTable(schema));
       },
       /*replaces=*/true);
 }
@@ -102,7 +96,7 @@ void Operator::Save(size_t table) {
     saved.push_back(std::make_unique<RowBatch>(schema, kBatchBytes));
     uint64_t cursor = 0;
     do {
-      Require(store_.ScanSome(schema, p, &cursor, saved.back().get()));
+      World::Require(store_.ScanSome(schema, p, &cursor, saved.back().get()));
     } while (cursor != TableStore::kScanned);
   }
 }
@@ -111,10 +105,10 @@ void Operator::Load(size_t table, bool whole) {
   const TableSchema& schema = *world_->schema(table);
   world_->Operate(
       [&] {
-        Require(store_.BeginLoad("an operator", 60));
-        if (whole) Require(store_.ClearTable(schema));
-        for (const auto& rows : saved_.at(table)) Require(store_.LoadBatch(schema, *rows));
-        Require(store_.CommitLoad("an operator"));
+        World::Require(store_.BeginLoad("an operator", 60));
+        if (whole) World::Require(store_.ClearTable(schema));
+        for (const auto& rows : saved_.at(table)) World::Require(store_.LoadBatch(schema, *rows));
+        World::Require(store_.CommitLoad("an operator"));
       },
       /*replaces=*/true);
 }
@@ -127,9 +121,9 @@ void Operator::LoadChunkOf(size_t table, uint32_t p) {
   EncodeRows(*world_->schema(table), rows, Span<const uint32_t>(which.data(), which.size()), &chunk);
   world_->Operate(
       [&] {
-        Require(store_.BeginLoad("an operator", 60));
+        World::Require(store_.BeginLoad("an operator", 60));
         world_->service().WithPartition(p, [&](Partition& partition) {
-          Require(LoadChunk({chunk.data(), chunk.size()}, &partition, nullptr, RandomId()));
+          World::Require(LoadChunk({chunk.data(), chunk.size()}, &partition, nullptr, RandomId()));
         });
       },
       /*replaces=*/true);

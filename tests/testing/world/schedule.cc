@@ -1,6 +1,5 @@
 #include "tests/testing/world/schedule.h"
 
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>

@@ -37,7 +37,6 @@ class Schedule {
   void BeginEarly(size_t w);
   // Starts reads, and meanwhile other reads, and writes whose pushes the answers lack.
   void Overlap(size_t w);
-  // Other programs change the budget of worker w's tables: more or fewer rows fit.
   // Worker w waits for data, and its thread looks after its pushes.
   void Wait(size_t w);
   void OneStep();

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <utility>
+
+#include "tests/testing/sums_exchange.h"
 
 namespace het::testing {
 namespace {
@@ -166,7 +167,7 @@ void Stream::Train(std::vector<Batch>* batches) {
     const bool active = !world_->random().Chance(0.05);
     for (uint32_t w : Order()) {
       TestStep* const step = (*batches)[w].step.get();
-      world_->Written(w, *step,
+      world_->Written(w, step,
                       [&] { return world_->process(w)->Apply(step, world_->learning_rate(), active); });
     }
   }
@@ -197,7 +198,7 @@ void Stream::TrainKept(size_t w, Batch* batch, bool halves) {
   std::unique_ptr<TestStep> both;
   if (!late_.empty()) both = WithLate(w, batch, &tickets);
   Keep(w, batch->step.get(), halves, &tickets);
-  world_->Written(w, both != nullptr ? *both : *batch->step,
+  world_->Written(w, both != nullptr ? both.get() : batch->step.get(),
                   [&] { return world_->process(w)->ApplyKept(tickets, world_->learning_rate()); });
 }
 
@@ -223,7 +224,7 @@ void Stream::ApplyLate() {
       }
       return refused ? Status() : status;
     };
-    world_->Written(w, *late_[w].step, apply);
+    world_->Written(w, late_[w].step.get(), apply);
   }
   late_.clear();
 }
@@ -232,62 +233,44 @@ std::unique_ptr<TestStep> Stream::WithLate(size_t w, Batch* batch, Tickets* tick
   *tickets = late_tickets_[w];
   std::map<TableKey, std::vector<float>> sums;
   KeysOfTables keys = late_[w].keys;
-  for (auto& [where, part] : late_[w].step->parts()) {
-    for (size_t u = 0; u < part.keys.size(); ++u) {
-      const float* const g = part.sums.data() + u * part.dim;
-      sums[{part.table, part.keys[u]}].assign(g, g + part.dim);
-    }
-  }
-  for (auto& [where, part] : batch->step->parts()) {
-    for (size_t u = 0; u < part.keys.size(); ++u) {
-      float* const g = part.sums.data() + u * part.dim;
-      std::vector<float>& sum = sums[{part.table, part.keys[u]}];
-      // Both are one tick, and 4 bits hold few of its size.
-      const bool int4 = world_->config().cache.wire == RowFormat::kInt4;
-      if (!sum.empty()) std::fill_n(g, int4 ? part.dim : workers(), 0.0f);
-      sum.resize(part.dim);
-      for (size_t i = 0; i < part.dim; ++i) sum[i] += g[i];
-    }
-  }
+  late_[w].step->ForEachSum(
+      [&](const TableKey& key, Span<float> g, bool) { sums[key].assign(g.begin(), g.end()); });
+  // Both are one tick, and 4 bits hold few of its size.
+  const bool int4 = world_->config().cache.wire == RowFormat::kInt4;
+  batch->step->ForEachSum([&](const TableKey& key, Span<float> g, bool) {
+    std::vector<float>& sum = sums[key];
+    if (!sum.empty()) std::fill_n(g.data(), int4 ? g.size() : workers(), 0.0f);
+    sum.resize(g.size());
+    for (size_t i = 0; i < g.size(); ++i) sum[i] += g[i];
+  });
   for (size_t t = 0; t < keys.size(); ++t) {
     for (const Key key : batch->keys[t]) {
       if (std::find(keys[t].begin(), keys[t].end(), key) == keys[t].end()) keys[t].push_back(key);
     }
   }
   std::unique_ptr<TestStep> both = world_->NewStep(keys);
-  for (auto& [where, part] : both->parts()) {
-    for (size_t u = 0; u < part.keys.size(); ++u) {
-      const std::vector<float>& sum = sums.at({part.table, part.keys[u]});
-      std::copy(sum.begin(), sum.end(), part.sums.data() + u * part.dim);
-    }
-  }
+  both->ForEachSum([&](const TableKey& key, Span<float> g, bool) {
+    std::copy_n(sums.at(key).data(), g.size(), g.data());
+  });
   return both;
 }
 
 void Stream::TrainSummed(std::vector<Batch>* batches, bool halves) {
   const uint32_t n = workers();
-  std::vector<Bytes> sent(n);
-  std::vector<Vector<int32_t>> splits(n);
+  SumsExchange exchange(n);
   std::vector<SumsLayout> layouts(n);
   for (uint32_t w = 0; w < n; ++w) {
     GradientSums sums;
     Tickets tickets;
     Keep(w, (*batches)[w].step.get(), halves, &tickets);
     Expect(world_->process(w)->SumKept(tickets, n, &sums, &layouts[w]));
-    Expect(PackSums(Status(), sums, layouts[w].signature, n, &sent[w], &splits[w]));
+    Expect(exchange.Send(w, sums, layouts[w].signature));
   }
   for (uint32_t to : Order()) {
-    Bytes bytes;
-    Vector<int32_t> lengths;
-    for (uint32_t from = 0; from < n; ++from) {
-      const auto begin = std::accumulate(splits[from].begin(), splits[from].begin() + to, std::ptrdiff_t{0});
-      bytes.insert(bytes.end(), sent[from].begin() + begin, sent[from].begin() + begin + splits[from][to]);
-      lengths.push_back(splits[from][to]);
-    }
     MergedSums merged;
-    Expect(MergeSums(layouts[to], {bytes.data(), bytes.size()}, {lengths.data(), lengths.size()}, &merged));
-    const TestStep owned = world_->CountAsOwn(to, &merged);
-    world_->Written(to, owned, [&] {
+    Expect(exchange.Merge(to, layouts[to], &merged));
+    TestStep owned = world_->CountAsOwn(to, &merged);
+    world_->Written(to, &owned, [&] {
       return world_->process(to)->ApplySums(layouts[to], merged, world_->learning_rate());
     });
   }

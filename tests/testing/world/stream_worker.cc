@@ -148,10 +148,7 @@ Status StreamWorker::Keep(TestStep* step, uint32_t me, float factor, Tickets* ti
 }
 
 KeptCall StreamWorker::CallOf(const Tickets& tickets, const std::vector<float>& rates) const {
-  return {kVariable,
-          {found_.data(), found_.size()},
-          {tickets.data(), tickets.size()},
-          {rates.data(), rates.size()}};
+  return {kVariable, found_, tickets, rates};
 }
 
 Status StreamWorker::ApplyKept(const Tickets& tickets, float learning_rate) {

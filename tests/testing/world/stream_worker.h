@@ -6,7 +6,6 @@
 #pragma once
 
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "het_tf/core/engine/caches.h"

@@ -95,12 +95,9 @@ Status World::FinishRead(size_t w, ReadOp* op, TestStep* step) {
 Status World::Write(size_t w, TestStep* step, const OthersUse* others) {
   FillGradients(w, step);
   std::map<TableKey, std::vector<float>> gradients;
-  for (auto& [where, p] : step->parts()) {
-    for (size_t u = 0; u < p.keys.size(); ++u) {
-      const float* const g = p.sums.data() + u * p.dim;
-      if (p.touched[u]) gradients[{p.table, p.keys[u]}].assign(g, g + p.dim);
-    }
-  }
+  step->ForEachSum([&](const TableKey& key, Span<float> g, bool touched) {
+    if (touched) gradients[key].assign(g.begin(), g.end());
+  });
   const uint64_t before = Ticks(w);
   std::map<TableKey, Clock> before_clocks;
   for (auto& [key, g] : gradients) {
@@ -121,18 +118,15 @@ Status World::Write(size_t w, TestStep* step, const OthersUse* others) {
 }
 
 void World::FillGradients(size_t w, TestStep* step) {
-  for (auto& [where, p] : step->parts()) {
-    for (size_t u = 0; u < p.keys.size(); ++u) {
-      float* g = p.sums.data() + u * p.dim;
-      // 4 bits can represent integers up to 7: the sum of a few updates of 0 or 1.
-      const int64_t low = counting() && config_.cache.wire == RowFormat::kInt4 ? 0 : -3;
-      const int64_t high = low == 0 ? 1 : 3;
-      for (uint32_t i = 0; i < p.dim; ++i) {
-        g[i] = static_cast<float>(random_.Between(low, high)) * (counting() ? 1.0f : 0.25f);
-        if (counting() && i < config_.workers && p.dim > config_.workers) g[i] = i == w ? 1 : 0;
-      }
+  // 4 bits can represent integers up to 7: the sum of a few updates of 0 or 1.
+  const int64_t low = counting() && config_.cache.wire == RowFormat::kInt4 ? 0 : -3;
+  const int64_t high = low == 0 ? 1 : 3;
+  step->ForEachSum([&](const TableKey&, Span<float> g, bool) {
+    for (size_t i = 0; i < g.size(); ++i) {
+      g[i] = static_cast<float>(random_.Between(low, high)) * (counting() ? 1.0f : 0.25f);
+      if (counting() && i < config_.workers && g.size() > config_.workers) g[i] = i == w ? 1 : 0;
     }
-  }
+  });
 }
 
 TestStep World::CountAsOwn(size_t w, MergedSums* sums) {
@@ -157,12 +151,9 @@ TestStep World::CountAsOwn(size_t w, MergedSums* sums) {
     std::vector<Key> keys;
     for (const auto& [key, sum] : whole) keys.push_back(key);
     step.Add(*schemas_[t], service_.id(0), keys);
-    for (auto& [where, part] : step.parts()) {
-      if (part.table != schemas_[t]->id()) continue;
-      for (size_t u = 0; u < part.keys.size(); ++u) {
-        std::copy_n(whole.at(part.keys[u]).data(), dim, part.sums.data() + u * dim);
-      }
-    }
+    step.ForEachSum([&](const TableKey& key, Span<float> sum, bool) {
+      if (key.first == schemas_[t]->id()) std::copy_n(whole.at(key.second).data(), dim, sum.data());
+    });
   }
   return step;
 }

@@ -75,7 +75,7 @@ class World {
   void FillGradients(size_t w, TestStep* step);
   // Calls write(), which ticks the keys of the step with its sums, and notes the ticks if there were any.
   template <typename Fn>
-  void Written(size_t w, const TestStep& step, Fn write);
+  void Written(size_t w, TestStep* step, Fn write);
   // Makes sums that worker w applies count as ticks of its own. Returns a step with them.
   TestStep CountAsOwn(size_t w, MergedSums* sums);
   // After a read between steps of all workers: the row has all ticks of this worker, and of the others all
@@ -135,6 +135,8 @@ class World {
   // Call at the end of a read through BeginRead and Progress.
   void CheckRead(size_t w, TestStep* step);
   void Error(const std::string& what, size_t w, const TableKey& key);
+  // The test's own calls succeed.
+  static void Require(const Status& status);
 
  private:
   struct Worker {
@@ -147,7 +149,6 @@ class World {
     std::unique_ptr<DeviceCache> device;
   };
 
-  static void Require(const Status& status);
   void LimitSubscriptions(uint32_t p);
   // Gives rows ticks of the first worker before the world begins, in its own coordinate.
   void AgeRows();
@@ -239,19 +240,14 @@ class World {
 };
 
 template <typename Fn>
-void World::Written(size_t w, const TestStep& step, Fn write) {
+void World::Written(size_t w, TestStep* step, Fn write) {
   const uint64_t before = Ticks(w);
-  for (const auto& [where, p] : step.parts()) {
-    for (Key key : p.keys) Know({p.table, key});
-  }
+  step->ForEachSum([&](const TableKey& key, Span<float>, bool) { Know(key); });
   if (!write().ok()) blocked_ = true;
   if (Ticks(w) == before) return NoteDiscards();
-  for (const auto& [where, p] : step.parts()) {
-    for (size_t u = 0; u < p.keys.size(); ++u) {
-      const float* const g = p.sums.data() + u * p.dim;
-      Issue(w, {p.table, p.keys[u]}, std::vector<float>(g, g + p.dim));
-    }
-  }
+  step->ForEachSum([&](const TableKey& key, Span<float> g, bool) {
+    Issue(w, key, std::vector<float>(g.begin(), g.end()));
+  });
   NoteDiscards();
 }
 

@@ -4,7 +4,6 @@
 #include <map>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tests/testing/world/world.h"
@@ -349,8 +348,8 @@ void World::CheckWrite(size_t w, TestStep* step, const std::map<TableKey, Clock>
       if (!p.touched[u]) continue;
       const TableKey key = {p.table, p.keys[u]};
       const uint64_t unapplied = UnappliedTicks(w, key);
-      // A look at a device sends what the step has left, and may learn that the store has lost pushes: the next
-      // step waits for them.
+      // A look at a device sends what the step has left, and may learn that the store has lost pushes: the
+      // next step waits for them.
       const uint32_t of = Layout(service_.id(0)).OfKey(p.table, p.keys[u]);
       if (client(w).session(of).log().applied() < applied[of]) continue;
       // The base may have fallen meanwhile, with the store's clock; or the row was fetched for this write and

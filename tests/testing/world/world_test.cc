@@ -1,7 +1,6 @@
 #include "tests/testing/world/world_test.h"
 
 #include <memory>
-#include <utility>
 #include <vector>
 
 namespace het::testing {
@@ -33,19 +32,14 @@ void WorldTest::Check() {
 
 std::unique_ptr<TestStep> WorldTest::Read(size_t w, const std::vector<Key>& keys, bool training) {
   auto step = world_->NewStep({keys});
-  const Status status = world_->Read(w, step.get(), training);
-  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_TRUE(Ok(world_->Read(w, step.get(), training)));
   return step;
 }
 
-void WorldTest::Write(size_t w, TestStep* step) {
-  const Status status = world_->Write(w, step);
-  EXPECT_TRUE(status.ok()) << status.message();
-}
+void WorldTest::Write(size_t w, TestStep* step) { EXPECT_TRUE(Ok(world_->Write(w, step))); }
 
 void WorldTest::Drained() {
-  const Status status = world_->Drain();
-  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_TRUE(Ok(world_->Drain()));
   world_->CheckDrained();
 }
 

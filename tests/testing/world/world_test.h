@@ -6,12 +6,22 @@
 #include <memory>
 #include <vector>
 
+#include "tests/testing/keys.h"
+#include "tests/testing/status.h"
 #include "tests/testing/world/operator.h"
 #include "tests/testing/world/world.h"
 
 namespace het::testing {
 
 WorldConfig Bounded(int64_t bound, size_t capacity = 1000);
+inline WorldConfig WithWorkers(uint32_t workers, WorldConfig config) {
+  config.workers = workers;
+  return config;
+}
+inline WorldConfig WithTables(uint32_t tables, WorldConfig config) {
+  config.tables = tables;
+  return config;
+}
 
 class WorldTest : public ::testing::Test {
  protected:

@@ -1,11 +1,8 @@
 // Saving tables at Redis to row files and loading them: limits, the log, workers with warm caches, refusals.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
-#include <optional>
 #include <thread>
 
 #include "het_tf/core/store/local_store.h"
@@ -22,44 +19,33 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Schema MakeSchema(const std::string& name, uint32_t dim, const std::string& optimizer,
-                  std::optional<TableLimits> limits = std::nullopt) {
-  TableSpec spec = NewSpec(name, dim, optimizer);
-  spec.limits = limits;
-  return TableSchema::Create(spec).value();
-}
-
-class RedisCheckpoint : public ::testing::Test {
+class RedisCheckpoint : public FolderTest {
  protected:
   void SetUp() override {
     if (const std::string missing = RedisServer::Missing(); !missing.empty()) GTEST_SKIP() << missing;
     server_ = std::make_unique<RedisServer>();
     ASSERT_TRUE(server_->up()) << server_->Log();
   }
-  std::string In(const std::string& name) const { return folder_.path() + "/" + name; }
   // Makes a namespace with `partitions` partitions.
   std::unique_ptr<het::RedisStore> Open(const std::string& name, uint32_t partitions, uint64_t seed) {
     server_->Command(
         {"HSET", "het:" + name, "partitions", std::to_string(partitions), "hash_seed", std::to_string(seed)});
-    auto store = het::RedisStore::Open(server_->address(), name, 10, nullptr);
-    EXPECT_TRUE(store.ok()) << store.status().message();
-    return std::move(store.value());
+    return ValueOf(het::RedisStore::Open(server_->address(), name, 10, nullptr));
   }
 
   std::unique_ptr<RedisServer> server_;
-  TempFolder folder_;
 };
 
 TEST_F(RedisCheckpoint, LimitsStay) {
   TableLimits limits;
   limits.max_rows = 5000;
-  const Schema schema = MakeSchema("a", 3, "adagrad", limits);
+  const Schema schema = NewSchema("a", 3, "adagrad", {}, limits);
   const auto store = Open("x", 2, 9);
   ASSERT_TRUE(store->CreateTable(schema).ok());
   const auto before = store->State(*schema).value().limits;
   ASSERT_EQ(before.max_rows, 5000u);
-  const auto paths = Save(store.get(), In("x"), {{schema}});
-  Load(store.get(), paths, MakeSchema("a", 3, "adagrad"), 17);
+  const auto paths = Save(store.get(), Path("x"), {{schema}});
+  Load(store.get(), paths, NewSchema("a", 3, "adagrad"), 17);
   const auto after = store->State(*schema).value();
   EXPECT_TRUE(after.limits.Same(before));
   EXPECT_EQ(after.limits.since, before.since);
@@ -71,13 +57,13 @@ TEST_F(RedisCheckpoint, IncrementsOfAnyHistory) {
     // The last server forgets removals: increments that need them become whole.
     if (seed == 3) server_->Command({"CONFIG", "SET", "het.max-tombstones", "3"});
     const auto store = Open("x" + std::to_string(seed), 4, seed);
-    CheckIncrements(store.get(), In(std::to_string(seed)), seed);
+    CheckIncrements(store.get(), Path(std::to_string(seed)), seed);
   }
 }
 
 // Pages of several removals and rows, and the counts before them.
 TEST_F(RedisCheckpoint, IncrementsComeInPages) {
-  const Schema schema = MakeSchema("a", 3, "adagrad");
+  const Schema schema = NewSchema("a", 3, "adagrad");
   const auto store = Open("x", 2, 9);
   ASSERT_TRUE(store->CreateTable(schema).ok());
   const std::vector<float> row(schema->row_floats(), 1);
@@ -86,8 +72,7 @@ TEST_F(RedisCheckpoint, IncrementsComeInPages) {
   };
   assign(0, 300);
   const auto since = PositionsOf(store.get(), *schema);
-  std::vector<Key> keys(100);
-  std::iota(keys.begin(), keys.end(), 0);
+  const std::vector<Key> keys = Range(0, 100);
   ASSERT_EQ(store->Remove(*schema, keys).value(), 100u);
   assign(90, 200);
   const auto count = store->CountChanges(*schema, since, {0, 1}).value();
@@ -106,9 +91,7 @@ TEST_F(RedisCheckpoint, IncrementsComeInPages) {
     }
   }
   std::sort(changed.begin(), changed.end());
-  std::vector<Key> wanted(110);
-  std::iota(wanted.begin(), wanted.end(), 90);
-  EXPECT_EQ(changed, wanted);
+  EXPECT_EQ(changed, Range(90, 110));
   std::sort(removed.begin(), removed.end());
   EXPECT_EQ(std::vector<Key>(removed.begin(), removed.end()), keys);
   EXPECT_GT(pages, 15);
@@ -125,7 +108,7 @@ TEST_F(RedisCheckpoint, WorkersWithWarmCaches) {
   SaveRequest save;
   save.tables = {"t"};
   save.partitions = {0, 1, 2, 3};
-  ASSERT_TRUE(SaveRows(&loader.engine(), In("rows"), save).ok());
+  ASSERT_TRUE(SaveRows(&loader.engine(), Path("rows"), save).ok());
 
   for (int i = 0; i < 5; ++i) other.Train({2, 3});
   other.Flush();
@@ -144,7 +127,7 @@ TEST_F(RedisCheckpoint, WorkersWithWarmCaches) {
   });
   LoadRequest load;
   load.tables["t"] = {"t", true};
-  ASSERT_TRUE(LoadRows(&loader.engine(), In("rows"), load).ok());
+  ASSERT_TRUE(LoadRows(&loader.engine(), Path("rows"), load).ok());
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   EXPECT_FALSE(seen.load());
   ASSERT_TRUE(loader.engine().loads().Commit({{"t", 70}}, {{"t", 3}}).ok());
@@ -168,7 +151,7 @@ TEST_F(RedisCheckpoint, WorkersWithWarmCaches) {
 }
 
 TEST_F(RedisCheckpoint, RefusedAndEnded) {
-  const Schema schema = MakeSchema("a", 3, "adagrad");
+  const Schema schema = NewSchema("a", 3, "adagrad");
   const auto store = Open("x", 2, 9);
   ASSERT_TRUE(store->CreateTable(schema).ok());
   const auto other = Open("x", 2, 9);
@@ -188,14 +171,13 @@ TEST_F(RedisCheckpoint, RefusedAndEnded) {
     const std::vector<float> row(schema->row_floats(), 1);
     ASSERT_TRUE(store->Assign(*schema, Span<const Key>(&k, 1), row.data(), true).ok());
   }
-  const auto paths = Save(store.get(), In("x"), {{schema}});
+  const auto paths = Save(store.get(), Path("x"), {{schema}});
   ASSERT_TRUE(server_->Command({"CONFIG", "SET", "maxmemory", "1"}).ok());
-  const auto file = RowReader::Open(paths[0]);
-  ASSERT_TRUE(file.ok());
-  const Status full = LoadRows(store.get(), *file.value(), file.value()->tables()[0], *schema, true).status();
-  EXPECT_EQ(full.code(), Code::kResourceExhausted) << full.message();
+  const auto file = ValueOf(RowReader::Open(paths[0]));
+  EXPECT_TRUE(Fails(LoadRows(store.get(), *file, file->tables()[0], *schema, true).status(),
+                    Code::kResourceExhausted));
   // A table that does not exist.
-  EXPECT_THAT(store->State(*MakeSchema("b", 3, "sgd")).status().message(), HasSubstr("has no table 'b'"));
+  EXPECT_THAT(store->State(*NewSchema("b", 3, "sgd")).status().message(), HasSubstr("has no table 'b'"));
 }
 
 }  // namespace

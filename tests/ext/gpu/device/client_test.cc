@@ -1,6 +1,6 @@
 // The client's part for tables with caches on a device, where the random schedules
 // (protocol/schedules_test.cc) do not reach: calls of the wrong kind, reads that overlap events of their
-// partition, and the form of frames.
+// partition, the form of frames, and what the store remembers of a device.
 #include <deque>
 #include <string>
 #include <utility>
@@ -8,7 +8,7 @@
 
 #include "het_tf/core/store/local_transport.h"
 #include "het_tf/ext/gpu/cc/device_client.h"
-#include "tests/testing/world/world_test.h"
+#include "tests/core/protocol/notified_fixture.h"
 
 namespace het::testing {
 namespace {
@@ -91,9 +91,8 @@ TEST_F(DeviceClientTest, DeviceTablesRefuseOrdinaryCallsAndViceVersa) {
   config.workers = 2;
   Make(config);
   auto step = world().NewStep({{1}});
-  const Status read = client(0).Read(step->MakeRead(), 1);
-  EXPECT_EQ(read.code(), Code::kFailedPrecondition);
-  EXPECT_NE(read.message().find("'table0' is cached on a device"), std::string::npos) << read.message();
+  EXPECT_TRUE(Fails(client(0).Read(step->MakeRead(), 1), Code::kFailedPrecondition,
+                    "'table0' is cached on a device"));
   EXPECT_EQ(client(0).Write(step->MakeWrite(1), 1, nullptr).code(), Code::kFailedPrecondition);
   Rows wanted(schema(), {1}, {kNoBase});
   EXPECT_EQ(devices(1).Read(&wanted.read, true).code(), Code::kFailedPrecondition);
@@ -113,9 +112,7 @@ TEST_F(DeviceClientTest, DeviceTablesRefuseOrdinaryCallsAndViceVersa) {
 TEST_F(DeviceClientTest, IncarnationChangesDuringRead) {
   for (bool cleared : {false, true}) {
     SCOPED_TRACE(cleared ? "cleared" : "reborn");
-    WorldConfig config = Bounded(0);
-    config.workers = 2;
-    Make(config);
+    Make(WithWorkers(2, Bounded(0)));
     Rows known(schema(), {9}, {kNoBase});  // its answer is from the current life
     ASSERT_TRUE(devices().Read(&known.read, true).ok());
     const World::Saved empty = world().Snapshot(0);
@@ -172,15 +169,11 @@ TEST_F(DeviceClientTest, ARowThatMovesWhileItsReadWaits) {
 }
 
 TEST_F(DeviceClientTest, ATableThatIsGone) {
-  WorldConfig config = Bounded(3);
-  config.tables = 2;
-  Make(config);
+  Make(WithTables(2, Bounded(3)));
   Rows here(schema(0), {1}, {kNoBase}), there(schema(1), {1}, {kNoBase});
   ASSERT_TRUE(devices().Read(&here.read, true).ok());
   world().service().DropTable(schema(0)->id());
-  const Status read = devices().Read(&here.read, true);
-  EXPECT_EQ(read.code(), Code::kFailedPrecondition);
-  EXPECT_NE(read.message().find("no table"), std::string::npos) << read.message();
+  EXPECT_TRUE(Fails(devices().Read(&here.read, true), Code::kFailedPrecondition, "no table"));
   EXPECT_EQ(lines_.dropped, 1);
   EXPECT_TRUE(devices().Read(&there.read, true).ok());
 }
@@ -191,8 +184,7 @@ TEST_F(DeviceClientTest, PushesOfManyRowsAreSeveralFrames) {
   config.tables = 2;
   config.client.max_frame_bytes = 100;
   Make(config);
-  std::vector<Key> keys;
-  for (Key key = 0; key < 50; ++key) keys.push_back(key);
+  const std::vector<Key> keys = Range(0, 50);
   Ticks ticks(schema(0), keys), more(schema(1), keys);
   ticks.push.parts.push_back(more.push.parts[0]);
   ASSERT_TRUE(devices().Push(ticks.push).ok());
@@ -240,6 +232,65 @@ TEST_F(DeviceClientTest, APartitionThatRefusesTheClient) {
       EXPECT_EQ(devices.Wait().code(), Code::kFailedPrecondition);
     }
   }
+}
+
+// --- subscriptions: what lookups ask as those of a cache in host memory do is in
+// engine/device_notified_test.cc
+
+// Worker 0 has its cache on the device, worker 1 in host memory.
+class DeviceNotified : public Notified {
+ protected:
+  void Make(int64_t bound, size_t capacity = 1000) {
+    WorldConfig config = NotifiedConfig(bound);
+    config.devices = 1;
+    config.cache.capacity = capacity;
+    WorldTest::Make(config);
+  }
+  // The keys that worker 0 has asked about since recording began, or since the last call: checked and
+  // fetched.
+  std::pair<Vector<Key>, Vector<Key>> Asked() {
+    std::pair<Vector<Key>, Vector<Key>> asked;
+    for (const Request& request : Sent(0)) {
+      for (const TableRequest& t : request.tables) {
+        asked.first.insert(asked.first.end(), t.check_keys.begin(), t.check_keys.end());
+        asked.second.insert(asked.second.end(), t.fetch_keys.begin(), t.fetch_keys.end());
+      }
+    }
+    return asked;
+  }
+};
+
+// Defect: rows are read without a check though the partition has not answered for two lookups.
+TEST_F(DeviceNotified, RowsWithoutARecentAnswerAreChecked) {
+  Make(2);
+  Hold(0, {1, 2});
+  net(0).record = true;
+  Read(0, {1, 2});
+  EXPECT_EQ(checks(), 0u);
+  // Without training nothing is trusted, and nothing is subscribed to.
+  Read(0, {1, 2, 5}, /*training=*/false);
+  EXPECT_EQ(Asked(), std::pair(Vector<Key>({1, 2}), Vector<Key>({5})));
+  Read(0, {1, 2});
+  EXPECT_EQ(Asked(), std::pair(Vector<Key>{}, Vector<Key>{}));
+  net(0).HoldReplies(0, true);
+  Read(0, {1, 2});
+  net(0).HoldReplies(0, false);
+  net(0).HoldRepliesFor(0, 1);
+  Sent(0);
+  Read(0, {1, 2});
+  EXPECT_EQ(Asked().first, Vector<Key>({1, 2}));
+  Drained();
+}
+
+// Defect: the partition keeps a subscription to every row that the worker has ever had.
+TEST_F(DeviceNotified, EvictedRowsAreReported) {
+  Make(2, 32);  // one bucket of the kernels
+  for (Key key = 0; key < 100; key += 2) {
+    Train(0, {key, key + 1});
+    EXPECT_LE(subscribers().held(), 36u);
+  }
+  EXPECT_GE(subscribers().held(), 32u);
+  Drained();
 }
 
 }  // namespace

@@ -24,12 +24,11 @@ class DeviceFailuresTest : public LibraryFixture {
       {"lookup", [&] { return TryLookup(); }},
       {"install", [&] { return TryInstall({keys_}, 9); }},
       {"gather", [&] { return HetDevGather(context_, call_, &batch_, stream_); }},
-      {"sum", [&] { return HetDevSum(context_, call_, &batch_, 1, nullptr, stream_, &wanted_, &summed_); }},
+      {"sum", [&] { return TrySum(); }},
       {"tick", [&] { return HetDevTick(context_, call_, &batch_, stream_, &due_); }},
       {"take", [&] { return HetDevTake(context_, use_.table, 10, stream_, &due_); }},
       {"forget", [&] { return HetDevForget(context_, use_.table, HET_DEV_DROP, nullptr, stream_, &n_); }},
-      {"forget keys",
-       [&] { return HetDevForgetKeys(context_, use_.table, HET_DEV_DROP, keys_.data(), 1, stream_, &n_); }},
+      {"forget keys", [&] { return TryForget(HET_DEV_DROP, {1}); }},
       {"state", [&] { return HetDevState(context_, use_.table, stream_, &state_); }},
   };
   void ExpectEqual(const HetDevRowState& before, const HetDevRowState& after) {
@@ -40,7 +39,6 @@ class DeviceFailuresTest : public LibraryFixture {
 
  private:
   const Keys keys_ = {1, 2};
-  HetDevSummed summed_;
   HetDevExport due_;
   HetDevTableState state_;
   uint64_t n_ = 0;
@@ -74,9 +72,7 @@ TEST_F(DeviceFailuresTest, LaunchesThatFailNameTheirKernelAndChangeNoRow) {
 
 // A kernel of somebody else has failed: every call says that it was so before, and changes no row.
 TEST_F(DeviceFailuresTest, ADeviceThatSomebodyElseHasBroken) {
-  SetBatch({1, 2});
-  Lookup();
-  Install({1, 2});
+  Bring({1, 2});
   Lookup();
   Sum();
   const HetDevRowState before = Inspect(1);

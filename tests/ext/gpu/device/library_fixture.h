@@ -7,22 +7,16 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "het_tf/ext/gpu/cc/abi.h"
 #include "tests/ext/gpu/device/host/streams.h"
+#include "tests/testing/keys.h"
 
 namespace het::testing {
 
 using Keys = std::vector<int64_t>;
-
-inline Keys Range(int64_t first, size_t n) {
-  Keys keys(n);
-  std::iota(keys.begin(), keys.end(), first);
-  return keys;
-}
 
 // Device memory with a copy of `host`.
 template <typename T>
@@ -146,11 +140,22 @@ class LibraryFixture : public ::testing::Test {
   void Install(const Keys& keys, bool admit = true) {
     EXPECT_EQ(TryInstall({keys}, 5, admit), HET_DEV_OK) << HetDevError();
   }
+  // A batch of these keys, whose rows are in the table.
+  void Bring(const Keys& keys) {
+    SetBatch(keys);
+    Lookup();
+    Install(keys);
+  }
+  int TrySum(const uint8_t* active = nullptr) {
+    return HetDevSum(context_, call_, &batch_, 1, active, stream_, &wanted_, &summed_);
+  }
   void Sum() {
-    HetDevSummed summed;
-    EXPECT_EQ(HetDevSum(context_, call_, &batch_, 1, nullptr, stream_, &wanted_, &summed), HET_DEV_OK)
-        << HetDevError();
+    EXPECT_EQ(TrySum(), HET_DEV_OK) << HetDevError();
     EXPECT_EQ(wanted_.n, 0u);
+  }
+  int TryForget(int what, const Keys& keys) {
+    uint64_t discarded = 0;
+    return HetDevForgetKeys(context_, use_.table, what, keys.data(), keys.size(), stream_, &discarded);
   }
   int Tick(HetDevCall* call) {
     HetDevExport due = {};
@@ -188,6 +193,7 @@ class LibraryFixture : public ::testing::Test {
   HetDevBatch batch_ = {&use_, 1, &feature_, 1};
   HetDevWanted wanted_ = {};
   HetDevExport victims_ = {};
+  HetDevSummed summed_ = {};  // of the last sum
   Keys ids_;
   std::unique_ptr<DeviceArray<float>> rows_, gradients_;
 };

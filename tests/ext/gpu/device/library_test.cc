@@ -189,8 +189,7 @@ TEST_F(DeviceLibraryTest, GatherNamesTheIdWithoutARow) {
 TEST_F(DeviceLibraryTest, SumNeedsGradients) {
   SetBatch({1});
   feature_.gradients = nullptr;
-  HetDevSummed summed;
-  EXPECT_EQ(HetDevSum(context_, call_, &batch_, 1, nullptr, nullptr, &wanted_, &summed), HET_DEV_INVALID);
+  EXPECT_EQ(TrySum(), HET_DEV_INVALID);
   EXPECT_THAT(HetDevError(), HasSubstr("feature 0 has no gradients"));
 }
 
@@ -201,8 +200,7 @@ TEST_F(DeviceLibraryTest, TickFollowsItsSum) {
     EXPECT_THAT(HetDevError(), HasSubstr(says));
   };
   refused(call_, "sum again");
-  HetDevSummed summed;
-  ASSERT_EQ(HetDevSum(context_, call_, &batch_, 1, nullptr, nullptr, &wanted_, &summed), HET_DEV_OK);
+  ASSERT_EQ(TrySum(), HET_DEV_OK);
   refused(call_, "wanted no rows");
   Install({1, 2});
   Sum();

@@ -26,9 +26,7 @@ class DeviceStreamsTest : public LibraryFixture {
 
 // HetDevTick does not wait, so the next call, on another stream, must come after it.
 TEST_F(DeviceStreamsTest, ACallComesAfterTheTickOnAnotherStream) {
-  SetBatch({1, 2});
-  Lookup();
-  Install({1, 2});
+  Bring({1, 2});
   for (uint32_t n = 1; n <= 40; ++n) {
     TakeStream(static_cast<int>(n));
     Sum();
@@ -42,9 +40,7 @@ TEST_F(DeviceStreamsTest, ACallComesAfterTheTickOnAnotherStream) {
 
 // The next call's work waits for the tick, on the device: the host waits once, for its own result.
 TEST_F(DeviceStreamsTest, TheHostDoesNotWaitForTheCallBefore) {
-  SetBatch({1, 2});
-  Lookup();
-  Install({1, 2});
+  Bring({1, 2});
   Sum();
   TakeStream(1);
   const uint64_t all = HetDevHostAllWaits(), of_one = HetDevHostWaits(stream_);
@@ -60,9 +56,7 @@ TEST_F(DeviceStreamsTest, TheHostDoesNotWaitForTheCallBefore) {
 // Updates that leave with a tick come later, and the host waits only for them.
 TEST_F(DeviceStreamsTest, ATickWaitsForNothing) {
   use_.push_bound = 0;
-  SetBatch({1, 2});
-  Lookup();
-  Install({1, 2});
+  Bring({1, 2});
   TakeStream(1);
   for (uint32_t n = 1; n <= 10; ++n) {
     Sum();
@@ -93,11 +87,7 @@ TEST_F(DeviceStreamsTest, ACallLeavesThePageLockedMemoryOfATick) {
     HetDevHostSeed(turn);
     Sum();
     EXPECT_EQ(Tick(call_), HET_DEV_OK) << HetDevError();
-    const Keys absent(20000, 7777);
-    uint64_t discarded = 0;
-    EXPECT_EQ(HetDevForgetKeys(context_, use_.table, HET_DEV_DROP, absent.data(), absent.size(), stream_,
-                               &discarded),
-              HET_DEV_OK);
+    EXPECT_EQ(TryForget(HET_DEV_DROP, Keys(20000, 7777)), HET_DEV_OK);
     std::vector<float> row;
     EXPECT_EQ(Inspect(1, &row).ticks, turn + 1);
     EXPECT_EQ(row[0], -static_cast<float>(turn)) << "in turn " << turn;
@@ -107,9 +97,7 @@ TEST_F(DeviceStreamsTest, ACallLeavesThePageLockedMemoryOfATick) {
 // TensorFlow has queued its model on the stream. A lookup comes behind the tick before, and not behind the
 // model, whether or not rows of lookups before it are still to be copied there.
 TEST_F(DeviceStreamsTest, ALookupDoesNotWaitForTheModel) {
-  SetBatch({1, 2});
-  Lookup();
-  Install({1, 2});
+  Bring({1, 2});
   Sum();
   TakeStream(1);
   EXPECT_EQ(Tick(call_), HET_DEV_OK) << HetDevError();
@@ -134,8 +122,7 @@ TEST_F(DeviceStreamsTest, ALookupComesAfterWhatHasChangedRows) {
     TearDown();
     SetUp();
     HetDevHostSeed(seed);
-    SetBatch(Range(1, 40));
-    Install(Lookup());
+    Bring(Range(1, 40));
     for (int turn = 0; turn < 40; ++turn) {
       TakeStream(turn);
       EXPECT_THAT(Lookup(), IsEmpty());
@@ -150,8 +137,7 @@ TEST_F(DeviceStreamsTest, ALookupComesAfterWhatHasChangedRows) {
 
 // Rows of two lookups, on two streams, are copied before a call changes them on a third.
 TEST_F(DeviceStreamsTest, ACallComesAfterTheRowsOfTwoLookups) {
-  SetBatch({1, 2});
-  Install(Lookup());
+  Bring({1, 2});
   TakeStream(1);
   HetDevHostHold(stream_, 1);
   Lookup();
@@ -168,8 +154,7 @@ TEST_F(DeviceStreamsTest, ACallComesAfterTheRowsOfTwoLookups) {
 TEST_F(DeviceStreamsTest, ALookupLeavesTheRowsOfTheOneBefore) {
   const Keys keys = Range(1, 130);
   MakeTable(4096);
-  SetBatch(keys);
-  Install(Lookup());
+  Bring(keys);
   HetDevCall* other = NewCall();
   for (uint64_t turn = 0; turn < 20; ++turn) {
     HetDevHostSeed(turn);

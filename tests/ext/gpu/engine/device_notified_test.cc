@@ -26,11 +26,14 @@ class Shared {
       engines_.push_back(std::make_unique<Engine>("worker", 1, std::make_unique<LocalStore>(&service_),
                                                   std::make_unique<LocalTransport>(&service_),
                                                   ClientConfig()));
-      const Status created = engines_.back()->tables().Create(SpecOf("t", 2), of);
-      EXPECT_TRUE(created.ok()) << created.message();
+      EXPECT_TRUE(Ok(engines_.back()->tables().Create(SpecOf("t", 2), of)));
     }
   }
   Engine* engine(size_t w) { return engines_[w].get(); }
+  // The store does not know any more which rows the workers hold.
+  void Forget() {
+    service_.WithPartition(0, [](Partition& partition) { partition.subscribers().Clear(); });
+  }
 
  private:
   LocalService service_;
@@ -41,6 +44,7 @@ using DevicesAlike = DeviceEngine;
 
 // Defect: a cache on a device trusts, checks, fetches or pushes other rows than one in host memory does.
 TEST_F(DevicesAlike, AsksWhatACacheInHostMemoryAsks) {
+  int resets = 0;
   for (uint64_t seed = 0; seed < 6; ++seed) {
     Random random(seed);
     std::vector<std::unique_ptr<Shared>> places;
@@ -59,9 +63,10 @@ TEST_F(DevicesAlike, AsksWhatACacheInHostMemoryAsks) {
       std::vector<Key> ids, others;
       for (uint64_t n = 1 + random.Below(30); n > 0; --n) ids.push_back(static_cast<Key>(random.Below(40)));
       for (uint64_t n = random.Below(20); n > 0; --n) others.push_back(static_cast<Key>(random.Below(20)));
-      const bool training = random.Chance(0.9);
+      const bool training = random.Chance(0.9), forgets = random.Chance(0.1);
       std::vector<StepOf> steps;
       for (const auto& place : places) {
+        if (forgets) place->Forget();
         ASSERT_TRUE(Train(place->engine(1), {{"t", others}}).ok());
         steps.emplace_back(place->engine(0), std::vector<FeatureInput>{{"t", ids}});
         ASSERT_TRUE(steps.back().Lookup(training).ok());
@@ -80,7 +85,9 @@ TEST_F(DevicesAlike, AsksWhatACacheInHostMemoryAsks) {
     const nlohmann::json stats = CacheStats(places[0]->engine(0), "t");
     EXPECT_GT(stats["trusted"], 100);
     EXPECT_GT(stats["notified_rows"], 10);
+    resets += stats["subscription_resets"].get<int>();
   }
+  EXPECT_GT(resets, 5);
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // An engine with tables cached on a device and one with direct tables: equal rows for any sequence of calls.
 // Faults and several workers: protocol/schedules_test.cc.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,8 +26,7 @@ class DeviceSchedules : public ::testing::TestWithParam<uint64_t> {
       : random_(GetParam()), optimizer_(Optimizer::Names()[GetParam() % Optimizer::Names().size()]) {}
 
   void SetUp() override {
-    const Status loaded = DeviceLibrary::Load(DeviceLibraryPath(), 0);
-    ASSERT_TRUE(loaded.ok()) << loaded.message();
+    ASSERT_TRUE(Ok(DeviceLibrary::Load(DeviceLibraryPath(), 0)));
     const std::vector<Bound> bounds = {0, 1, 4, 10, kUnbounded, Bound(10, 2), Bound(4, 3)};
     TableOptions options =
         CacheOf("gpu", random_.Pick<size_t>({1, 40, 100, 5000}), random_.Pick(bounds), random_.Pick(bounds));
@@ -45,8 +43,7 @@ class DeviceSchedules : public ::testing::TestWithParam<uint64_t> {
         options.cache->workers = static_cast<uint32_t>(random_.Between(1, 4));
       }
       ASSERT_TRUE(direct_.tables().Create(spec, TableOptions()).ok());
-      const Status created = device_.tables().Create(spec, options);
-      ASSERT_TRUE(created.ok()) << created.message();
+      ASSERT_TRUE(Ok(device_.tables().Create(spec, options)));
     }
   }
 
@@ -56,8 +53,7 @@ class DeviceSchedules : public ::testing::TestWithParam<uint64_t> {
   template <typename F>
   void Each(F f) {
     for (Engine* engine : {&direct_, &device_}) {
-      const Status status = f(engine);
-      ASSERT_TRUE(status.ok()) << engine->name() << ": " << status.message();
+      ASSERT_TRUE(Ok(f(engine))) << engine->name();
     }
   }
   void Expect(const float* wanted, const float* given, size_t floats, const std::string& what) {
@@ -83,9 +79,9 @@ class DeviceSchedules : public ::testing::TestWithParam<uint64_t> {
     const std::vector<FeatureInput> inputs = {{"a", Ids(most), Key{3}}, {"b", Ids(most)}, {"a", Ids(most)}};
     Pair pair;
     for (Engine* engine : {&direct_, &device_}) {
-      const Status status =
-          pair.of.emplace_back(engine, inputs).Lookup(training, engine == &device_ && random_.Chance(0.5));
-      EXPECT_TRUE(status.ok()) << engine->name() << ": " << status.message();
+      EXPECT_TRUE(Ok(
+          pair.of.emplace_back(engine, inputs).Lookup(training, engine == &device_ && random_.Chance(0.5))))
+          << engine->name();
     }
     HetDevHostFinish();  // rows in device memory are there when their stream is done
     for (size_t f = 0; f < inputs.size(); ++f) {
@@ -104,9 +100,8 @@ class DeviceSchedules : public ::testing::TestWithParam<uint64_t> {
   }
   void Apply(Pair* pair) {
     for (const bool device : {false, true}) {
-      const Status status =
-          pair->of[device].Apply(pair->gradients, exact() ? 1.0f : 0.05f, device && random_.Chance(0.3));
-      ASSERT_TRUE(status.ok()) << status.message();
+      ASSERT_TRUE(
+          Ok(pair->of[device].Apply(pair->gradients, exact() ? 1.0f : 0.05f, device && random_.Chance(0.3))));
     }
   }
   void ExpectEqualTables() {

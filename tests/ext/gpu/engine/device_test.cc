@@ -2,7 +2,6 @@
 // Exhausted memory: device_memory_test.cc; random calls: device_schedules_test.cc; several workers:
 // device_workers_test.cc. The device is the library that HET_DEVICE_LIBRARY names, or the host's.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <atomic>
 #include <cmath>
@@ -22,15 +21,13 @@ using ::testing::HasSubstr;
 // Runs first: afterwards the library stays loaded.
 TEST(BeforeTheLibrary, TheMessageSaysWhatIsMissing) {
   Engine engine("test");
-  const Status none = engine.tables().Create(SpecOf("t", 2), CacheOf("gpu", 10, 0, 0));
-  EXPECT_EQ(none.code(), Code::kFailedPrecondition);
-  EXPECT_THAT(none.message(), HasSubstr("het_tf.Cache(device=\"cpu\")"));
+  EXPECT_TRUE(Fails(engine.tables().Create(SpecOf("t", 2), CacheOf("gpu", 10, 0, 0)),
+                    Code::kFailedPrecondition, "het_tf.Cache(device=\"cpu\")"));
   EXPECT_TRUE(engine.tables().Names().empty());
   EXPECT_EQ(DeviceLibrary::Load("/nowhere.so", 0).code(), Code::kNotFound);
   EXPECT_EQ(DeviceLibrary::Load("libm.so.6", 0).code(), Code::kFailedPrecondition);
   EXPECT_EQ(DeviceLibrary::Load(DeviceLibraryPath(), -1).code(), Code::kInvalidArgument);
-  const Status loaded = DeviceLibrary::Load(DeviceLibraryPath(), 0);
-  ASSERT_TRUE(loaded.ok()) << loaded.message();
+  ASSERT_TRUE(Ok(DeviceLibrary::Load(DeviceLibraryPath(), 0)));
   EXPECT_TRUE(DeviceLibrary::Load(DeviceLibraryPath(), 0).ok());
   EXPECT_THAT(DeviceLibrary::Load(DeviceLibraryPath(), 1).message(), HasSubstr("GPU 0"));
   EXPECT_EQ(DeviceLibrary::Load("libm.so.6", 0).code(), Code::kFailedPrecondition);
@@ -84,8 +81,7 @@ TEST_F(DeviceEngine, TokenMayBeUsedAgainOnEitherPath) {
 // The rows of a step stay with it: while it waits others do not evict its rows, or it fetches them again.
 TEST_F(DeviceEngine, ABatchLargerThanTheCacheLearns) {
   Create("t", 2, CacheOf("gpu", 1, 0, kUnbounded));
-  std::vector<Key> ids(500);
-  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<Key>(i);
+  const std::vector<Key> ids = Range(0, 500);
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(Train(&engine_, {{"t", ids}}).ok());
   for (const float value : Values(&engine_, "t", ids)) ASSERT_EQ(value, 3);
   const nlohmann::json stats = CacheStats(&engine_, "t");
@@ -107,16 +103,14 @@ TEST_F(DeviceEngine, ABatchLargerThanTheCacheLearns) {
 // Rows of an old step are not pinned: fetching the one that has left evicts the next one, and so on.
 TEST_F(DeviceEngine, OldStepsRowsEvictEachOtherOnce) {
   Create("t", 2, CacheOf("gpu", 32, kUnbounded, kUnbounded));  // one bucket
-  std::vector<Key> ids(32);
-  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<Key>(i);
+  const std::vector<Key> ids = Range(0, 32);
   StepOf old(&engine_, {{"t", ids}});
   ASSERT_TRUE(old.Lookup(true).ok());
   StepOf next(&engine_, {{"t", {100}}});
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(next.Lookup(true).ok());
   ASSERT_EQ(CacheStats(&engine_, "t")["evictions"], 1);
   const uint64_t before = CacheStats(&engine_, "t")["miss_pull"];
-  const Status applied = old.Apply(old.Gradients(-1));
-  ASSERT_TRUE(applied.ok()) << applied.message();
+  ASSERT_TRUE(Ok(old.Apply(old.Gradients(-1))));
   EXPECT_EQ(CacheStats(&engine_, "t")["miss_pull"], before + 32);
   for (const float value : Values(&engine_, "t", ids)) EXPECT_EQ(value, 1);
 }
@@ -143,9 +137,8 @@ TEST_F(DeviceEngine, NonFiniteGradientsChangeNothing) {
   auto gradients = step.Gradients(1);
   gradients[1][4] = std::nanf("");
   ASSERT_TRUE(step.Lookup(true).ok());
-  const Status raised = step.Apply(gradients);
-  EXPECT_EQ(raised.code(), Code::kInvalidArgument);
-  EXPECT_THAT(raised.message(), HasSubstr("gradient of table 'b' for id 10 is NaN or Inf"));
+  EXPECT_TRUE(
+      Fails(step.Apply(gradients), Code::kInvalidArgument, "gradient of table 'b' for id 10 is NaN or Inf"));
   EXPECT_EQ(Value("a", 7), 0);
   EXPECT_EQ(engine_.tables().Find("a").value()->applies.load(), 0);
   ASSERT_TRUE(step.Lookup(true).ok());
@@ -163,10 +156,8 @@ TEST_F(DeviceEngine, CallsThatMixKindsAreRefused) {
     for (const bool first : {false, true}) {
       StepOf step(&engine_, {{first ? "g" : other, {1}}, {first ? other : "g", {1}}});
       for (const bool there : {false, true}) {
-        const Status status = step.Lookup(true, there);
-        EXPECT_EQ(status.code(), Code::kInvalidArgument);
-        EXPECT_THAT(status.message(), HasSubstr("table 'g', whose cache is in GPU memory, and table '" +
-                                                std::string(other) + "'"));
+        EXPECT_TRUE(Fails(step.Lookup(true, there), Code::kInvalidArgument,
+                          "table 'g', whose cache is in GPU memory, and table '" + std::string(other) + "'"));
       }
     }
     StepOf alone(&engine_, {{other, {1}}});

@@ -1,6 +1,5 @@
 // Workers of one store with caches on a device: waiting, and tables that others clear. Views of others:
 // protocol/schedules_test.cc.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "het_tf/core/client/client.h"
@@ -8,6 +7,7 @@
 #include "het_tf/core/store/local_transport.h"
 #include "het_tf/core/wire/layout.h"
 #include "tests/testing/device/device_engine.h"
+#include "tests/testing/lazy_transport.h"
 
 namespace het::testing {
 namespace {
@@ -35,8 +35,7 @@ TEST_F(DeviceWorkers, ClearedTableIsFetchedAgain) {
     std::vector<Key> more = ids;
     for (Key id = 100; id < 140; ++id) more.push_back(id);
     StepOf after(workers[0].get(), {{"t", more}});
-    const Status status = after.Lookup(training);
-    ASSERT_TRUE(status.ok()) << status.message();
+    ASSERT_TRUE(Ok(after.Lookup(training)));
     for (const float value : after.rows[0]) EXPECT_EQ(value, 0);
     ASSERT_TRUE(before.Apply(before.Gradients(-1)).ok());
     EXPECT_EQ(Values(workers[0].get(), "t", {5})[0], 1);
@@ -46,31 +45,13 @@ TEST_F(DeviceWorkers, ClearedTableIsFetchedAgain) {
   }
 }
 
-// A transport that passes frames on only when a call waits.
-class LazyTransport : public LocalTransport {
- public:
-  using LocalTransport::LocalTransport;
-  void Send(OutFrame frame) override { frames_.push_back(std::move(frame)); }
-  bool Poll(double seconds, std::vector<Event>* events) override {
-    if (seconds > 0) {
-      for (OutFrame& frame : frames_) LocalTransport::Send(std::move(frame));
-      frames_.clear();
-    }
-    return LocalTransport::Poll(seconds, events);
-  }
-
- private:
-  std::vector<OutFrame> frames_;
-};
-
 TEST_F(DeviceWorkers, StepEndsWhenDueUpdatesAreApplied) {
   for (const int64_t bound : {int64_t{0}, int64_t{1}, kUnbounded}) {
     LocalService service(8, 0);
     Engine worker("w", 1, std::make_unique<LocalStore>(&service), std::make_unique<LazyTransport>(&service),
                   ClientConfig());
     ASSERT_TRUE(worker.tables().Create(SpecOf("t", 2), CacheOf("gpu", 32, kUnbounded, bound)).ok());
-    std::vector<Key> ids(40);  // of which 8 stay with the call, and leave with their tick
-    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<Key>(i);
+    const std::vector<Key> ids = Range(0, 40);  // 8 stay with the call, and leave with their tick
     LocalStore store(&service);
     const TableSchema& schema = *worker.tables().Find("t").value()->schema;
     ASSERT_TRUE(Train(&worker, {{"t", ids}}).ok());
@@ -147,8 +128,7 @@ TEST_F(DeviceWorkers, FlushSkipsATableClearedMeanwhile) {
   }
   ASSERT_TRUE(Train(&worker, {{"t", ids}}).ok());
   transport->to_clear = worker.tables().Find("t").value()->schema.get();
-  const Status status = worker.caches().Flush();
-  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_TRUE(Ok(worker.caches().Flush()));
   EXPECT_EQ(LocalStore(&service).Scan(*worker.tables().Find("t").value()->schema).value().keys.size(), 0u);
   EXPECT_EQ(CacheStats(&worker, "t")["discarded_ticks"], 400);
   EXPECT_EQ(CacheStats(&worker, "t")["unsent_rows"], 0);

@@ -1,7 +1,6 @@
 #include "het_tf/ext/ps/client/reply_reader.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <map>
 #include <memory>
@@ -12,7 +11,9 @@
 #include "het_tf/core/wire/layout.h"
 #include "het_tf/ext/ps/client/redis_transport.h"
 #include "het_tf/ext/ps/keyspace.h"
+#include "tests/testing/keys.h"
 #include "tests/testing/redis/fake_server.h"
+#include "tests/testing/status.h"
 #include "tests/testing/table_specs.h"
 #include "tests/testing/test_step.h"
 
@@ -34,8 +35,7 @@ class TransportTest : public ::testing::Test {
   }
   void Connect(const ServerAddress& address, ClientConfig config, int64_t bound, int64_t pull = kUnbounded) {
     RedisCluster cluster(address);
-    const Status found = cluster.Refresh(5);
-    ASSERT_TRUE(found.ok()) << found.message();
+    ASSERT_TRUE(Ok(cluster.Refresh(5)));
     transport_ = std::make_unique<RedisTransport>(std::move(cluster), keys_, 7);
     config.notice = [this](const std::string& text) { notices_.push_back(text); };
     client_ = std::make_unique<Client>(transport_.get(), config);
@@ -67,13 +67,11 @@ class TransportTest : public ::testing::Test {
   // Trains rows 1 to 8.
   void TrainEight(int times = 1) {
     for (int i = 0; i < times; ++i) {
-      const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
-      ASSERT_TRUE(status.ok()) << status.message();
+      ASSERT_TRUE(Ok(Train({1, 2, 3, 4, 5, 6, 7, 8})));
     }
   }
   void ExpectExact() {
-    const Status flushed = client_->Flush();
-    ASSERT_TRUE(flushed.ok()) << flushed.message();
+    ASSERT_TRUE(Ok(client_->Flush()));
     for (auto& [key, ticks] : expected_) {
       const uint64_t hash = HashKey(key, 7);
       service_.WithPartition(Layout(service_.id(0)).Of(schema_->id(), hash),

@@ -84,8 +84,7 @@ TEST_F(TransportTest, RefusalsInMidPipeline) {
       return command.frame() && ++frames % 3 == 0 ? error : "";
     });
     for (Key key = 0; key < 20; ++key) {
-      const Status status = Train({key, key + 100, key + 200, 77});
-      ASSERT_TRUE(status.ok()) << status.message();
+      ASSERT_TRUE(Ok(Train({key, key + 100, key + 200, 77})));
     }
     ExpectExact();
     EXPECT_GT(frames.load(), 30);
@@ -180,10 +179,9 @@ TEST_F(TransportTest, APartitionThatIsNotThere) {
   source.SetScript([&](const FakeServer::Command& command) {
     return command.frame() ? "-HETNOPART no partition at k" : "";
   });
-  const Status status = Train({1, 2, 3, 4, 5, 6, 7, 8});
-  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
-  EXPECT_THAT(status.message(), HasSubstr("HETNOPART no partition at k (the server has lost the tables"));
-  EXPECT_THAT(status.message(), HasSubstr("call het_tf.reset() and build the model again"));
+  EXPECT_TRUE(Fails(Train({1, 2, 3, 4, 5, 6, 7, 8}), Code::kFailedPrecondition,
+                    "HETNOPART no partition at k (the server has lost the tables",
+                    "call het_tf.reset() and build the model again"));
 }
 
 // Most steps to partitions of one server are one frame. One moves: its part is sent separately.
@@ -232,13 +230,10 @@ TEST_F(TransportTest, ASlowLinkIsNoTimeOut) {
   config.request_timeout = 4;  // enough for a slow machine to serve the whole frame
   config.max_frame_bytes = size_t{64} << 20;
   Connect(server, config, 1000);
-  std::vector<Key> keys;
-  for (Key key = 0; key < 20000; ++key) keys.push_back(key);
-  ASSERT_TRUE(Train(keys).ok());
+  ASSERT_TRUE(Train(Range(0, 20000)).ok());
   server.pause_milliseconds = 800;  // some 400 KB in pieces of at most 64 KiB
   const double start = SteadySeconds();
-  const Status flushed = client_->Flush();
-  EXPECT_TRUE(flushed.ok()) << flushed.message();
+  EXPECT_TRUE(Ok(client_->Flush()));
   EXPECT_GT(SteadySeconds() - start, config.request_timeout);
   server.pause_milliseconds = 0;
   EXPECT_EQ(Resends(), 0u);
@@ -261,13 +256,11 @@ TEST_F(TransportTest, ATableIsDroppedEverywhereAtOnce) {
     if (command.words[2] == "DROP") dropped.push_back(command.words[1]);
     return command.words[2] == "DROP" && dropped.size() % 5 == 0 ? "-HETERR no table 't' at p; ..." : "+OK";
   });
-  auto store = RedisStore::Open(server.address(), "", 5, nullptr);
-  ASSERT_TRUE(store.ok()) << store.status().message();
+  auto store = ValueOf(RedisStore::Open(server.address(), "", 5, nullptr));
   const int reads = server.reads.load();
-  const Status status = store.value()->DropTable(*schema_);
-  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_TRUE(Ok(store->DropTable(*schema_)));
   EXPECT_LT(server.reads.load() - reads, static_cast<int>(kMany) / 4) << "they were pipelined";
-  EXPECT_EQ(dropped, store.value()->keys()) << "each once";
+  EXPECT_EQ(dropped, store->keys()) << "each once";
 }
 
 // Replies without a request must not be taken for later ones.

@@ -1,7 +1,6 @@
 // The client and a real server: replicas that take over, pushes that continue between calls, and states in
 // which a server refuses.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 
 #include <chrono>
@@ -13,7 +12,6 @@
 #include "het_tf/ext/ps/client/redis_store.h"
 #include "tests/testing/redis/redis_server.h"
 #include "tests/testing/redis/remote_worker.h"
-#include "tests/testing/table_specs.h"
 #include "tests/testing/temp_folder.h"
 
 namespace het::testing {
@@ -125,10 +123,9 @@ TEST_F(FailoverTest, AServerWithoutReplicasSaysSo) {
   RemoteWorker worker(alone.address(), config);
   ASSERT_EQ(worker.NoticesWith("has 0 replicas").size(), 1u);
   ASSERT_TRUE(alone.Command({"ACL", "SETUSER", "w", "on", ">pw", "~*", "+@all", "-wait"}).ok());
-  const auto engine =
-      OpenRemoteEngine(ParseServerAddress("unix://w:pw@" + alone.dir() + "/socket").value(), "", 1, config);
-  EXPECT_EQ(engine.status().code(), Code::kFailedPrecondition);
-  EXPECT_THAT(engine.status().message(), HasSubstr("grant the user +wait"));
+  EXPECT_TRUE(Fails(
+      OpenRemoteEngine(ParseServerAddress("unix://w:pw@" + alone.dir() + "/socket").value(), "", 1, config),
+      Code::kFailedPrecondition, "grant the user +wait"));
 }
 
 // --- between calls
@@ -140,11 +137,9 @@ TEST_F(RedisClientTest, NamespaceWithoutItsFirstPartitionIsRefused) {
   ASSERT_FALSE(server.Command({"HSET", "het:n", "partitions", "3"}).error());  // before the first worker
   ASSERT_TRUE(open().ok());
   ASSERT_FALSE(server.Command({"HSET", "het:n", "partitions", "7"}).error());
-  const Status refused = open().status();
-  EXPECT_EQ(refused.code(), Code::kFailedPrecondition);
-  EXPECT_THAT(refused.message(),
-              HasSubstr("has 7 partitions, as the key 'het:n' says, and the first of them"));
-  EXPECT_THAT(refused.message(), HasSubstr("Remedy: set 'het:n' back"));
+  EXPECT_TRUE(Fails(open(), Code::kFailedPrecondition,
+                    "has 7 partitions, as the key 'het:n' says, and the first of them",
+                    "Remedy: set 'het:n' back"));
   EXPECT_EQ(server.Command({"DBSIZE"}).integer, 4) << "no key was made";
   ASSERT_FALSE(server.Command({"HSET", "het:n", "partitions", "3"}).error());
   EXPECT_TRUE(open().ok());
@@ -168,10 +163,9 @@ TEST_F(RedisClientTest, NamespaceOfAnotherLayoutIsRefused) {
   ASSERT_FALSE(server.Command({"HSET", "het:n", "made", "1"}).error());
   for (const Status& refused : {RedisStore::Open(address, "n", 10, nullptr).status(),
                                 RedisChanges::Open(address, "n", 10).status()}) {
-    EXPECT_EQ(refused.code(), Code::kFailedPrecondition);
-    EXPECT_THAT(refused.message(), HasSubstr("another version of het_tf made namespace 'n'"));
-    EXPECT_THAT(refused.message(), HasSubstr("by rule 1, this one by " + std::to_string(Layout::kRule)));
-    EXPECT_THAT(refused.message(), HasSubstr("delete 'het:n' and all of 'het:n:*'"));
+    EXPECT_TRUE(Fails(refused, Code::kFailedPrecondition, "another version of het_tf made namespace 'n'",
+                      "by rule 1, this one by " + std::to_string(Layout::kRule),
+                      "delete 'het:n' and all of 'het:n:*'"));
   }
 }
 
@@ -180,10 +174,9 @@ TEST_F(RedisClientTest, EmptyLoadDiscardsNothing) {
   RedisServer server;
   RemoteWorker worker(server.address(), ClientConfig(), /*bound=*/1000000);
   worker.Train({1, 2, 3});
-  auto store = RedisStore::Open(server.address(), "", 10, nullptr);
-  ASSERT_TRUE(store.ok()) << store.status().message();
-  ASSERT_TRUE(store.value()->BeginLoad("job", 60).ok());
-  ASSERT_TRUE(store.value()->AbortLoad("job").ok());
+  auto store = ValueOf(RedisStore::Open(server.address(), "", 10, nullptr));
+  ASSERT_TRUE(store->BeginLoad("job", 60).ok());
+  ASSERT_TRUE(store->AbortLoad("job").ok());
   worker.Train({1});
   worker.Flush();
   EXPECT_EQ(worker.Value(1), 2);
@@ -283,10 +276,8 @@ TEST_F(RedisClientTest, WhatIsRefusedIsNeitherLostNorDoubled) {
     ClientConfig config;
     config.deadline = 2;
     RemoteWorker worker(server.address(), config);
-    std::vector<int64_t> ids, more;
-    for (int64_t id = 0; id < 200; ++id) ids.push_back(id);
-    for (int64_t id = 100; id < 300; ++id) more.push_back(id);
-    worker.Train(ids);
+    const std::vector<int64_t> more = Range(100, 200);
+    worker.Train(Range(0, 200));
     ASSERT_TRUE(server.Command({"CONFIG", "SET", setting, "1"}).ok());
     // While it refuses, the step reports the reason and the server...
     Status status;

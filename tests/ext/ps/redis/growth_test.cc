@@ -1,7 +1,6 @@
 // Limits of tables at a real server: only the primary sweeps, and every copy follows; files of the previous
 // version; loads that no reader may see half of.
 #include <chrono>
-#include <numeric>
 #include <thread>
 
 #include "tests/testing/redis/redis_store.h"
@@ -23,9 +22,8 @@ class RedisGrowthTest : public RedisTest {
   void Push(Key first, Key count) {
     Request q = RequestOf({1, 4, 99}, {5, 6}, ++seq_);
     q.time = 12;  // the server ignores a client's time
-    std::vector<Key> keys(static_cast<size_t>(count));
-    std::iota(keys.begin(), keys.end(), first);
-    AddPush(&AddTable(&q, *TableSchema::Create(MakeSpec("g", 2, "sgd")).value(), 77), keys);
+    AddPush(&AddTable(&q, *TableSchema::Create(MakeSpec("g", 2, "sgd")).value(), 77),
+            Range(first, static_cast<size_t>(count)));
     const Reply reply = Decoded(Command({"HET.STEP", "p", Encoded(q)}));
     ASSERT_EQ(reply.status, FrameStatus::kOk) << reply.message;
   }

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include <fstream>
-#include <numeric>
 #include <set>
 
 #include "het_tf/core/store/chunk_format.h"
@@ -58,8 +57,7 @@ TEST_F(RedisLimits, AnswersOfAFrame) {
   constexpr uint32_t kParts = 4;
   const std::vector<std::string> names = PartitionKeys("n", kParts);
   const Schema schema = TableSchema::Create(MakeSpec("wide", 65536, "sgd")).value();
-  std::vector<het::Key> keys(100);
-  std::iota(keys.begin(), keys.end(), 0);
+  const std::vector<het::Key> keys = Range(0, 100);
   const std::vector<float> rows(keys.size() * schema->dim(), 1);
   Bytes set;
   EncodeSet(*schema, keys, rows.data(), &set);

@@ -1,10 +1,9 @@
 // A partition outlives its process, through dump files, append-only files and replicas: with the same rows,
 // clocks, tables and last_seq, and a new incarnation.
-#include <fstream>
 #include <map>
-#include <sstream>
 
 #include "tests/testing/redis/redis_store.h"
+#include "tests/testing/temp_folder.h"
 
 namespace het::testing {
 namespace {
@@ -38,12 +37,6 @@ class RedisPersistenceTest : public RedisTest {
     store().set_keys(60);
   }
 };
-
-std::string ReadFile(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 // The entries of tables, by name.
 std::map<std::string, std::string> Epochs(RedisServer* server) {

@@ -2,7 +2,6 @@
 // it, of the same build. Catches frames, chunks and commands that change while their version does not, and
 // versions that differ without the worker saying so.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "het_tf/core/store/chunk_format.h"
 #include "het_tf/core/wire/frame_bytes.h"

@@ -3,9 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "tests/testing/temp_folder.h"
@@ -13,11 +10,10 @@
 namespace het::follow {
 namespace {
 
-class DenseFileTest : public ::testing::Test {
+class DenseFileTest : public het::testing::FolderTest {
  protected:
   Result<std::shared_ptr<const DenseFile>> Open(const std::string& bytes) const {
-    std::filesystem::remove(path_);
-    std::ofstream(path_, std::ios::binary) << bytes;
+    het::testing::PutFile(path_, bytes);
     return DenseFile::Open(path_);
   }
   static std::string Bytes(std::string header, size_t tensors) {
@@ -27,8 +23,7 @@ class DenseFileTest : public ::testing::Test {
     return bytes + header + std::string(tensors, '\1');
   }
 
-  het::testing::TempFolder folder_;
-  const std::string path_ = folder_.path() + "/dense";
+  const std::string path_ = Path("dense");
 };
 
 TEST_F(DenseFileTest, TensorsAreFoundByName) {

@@ -96,9 +96,7 @@ class FollowedStore : public LiveFilesTest {
   void OpenFollower() {
     if (writer_ == nullptr) writer_ = OpenWriter(names_);
     options_.clock = [this] { return now_; };
-    auto follower = Follower::Create(source_.get(), writer_.get(), options_);
-    ASSERT_TRUE(follower.ok()) << follower.status().message();
-    follower_ = std::move(follower.value());
+    follower_ = ValueOf(Follower::Create(source_.get(), writer_.get(), options_));
     if (reader_ == nullptr) reader_ = OpenReader(names_);
   }
 

@@ -57,9 +57,7 @@ class RandomFollowerTest : public FollowedStore {
     } else if (what < 196) {
       older_[partition] = Snapshot(partition);
     } else {  // all rows move to other numbers
-      std::vector<Key> all;
-      for (Key key = 0; key < kKeys; ++key) all.push_back(key);
-      Remove(table, all);
+      Remove(table, testing::Range(0, kKeys));
       for (int i = 0; i < 10; ++i) Set(table, SomeKey(), ++stamp_);
     }
     Observe();

@@ -166,9 +166,7 @@ TEST_F(FollowerTest, OnlyTheNewestReachedVersionComesIntoForceAndDenseWeightsGoB
 
 TEST_F(FollowerTest, ACutOfAnotherStoreIsRefused) {
   Open(2);
-  const Status status = Offer(1, {Position{1, 1}});
-  EXPECT_EQ(status.code(), Code::kInvalidArgument);
-  EXPECT_THAT(status.message(), HasSubstr("2 partitions"));
+  EXPECT_TRUE(Fails(Offer(1, {Position{1, 1}}), Code::kInvalidArgument, "2 partitions"));
 }
 
 // Would catch a whole scan where the positions of the export suffice.
@@ -194,8 +192,7 @@ TEST_F(FollowerTest, AFullDiskStopsTheAgeUntilThereIsRoom) {
   small.rlim_cur = 1024;
   signal(SIGXFSZ, SIG_IGN);
   // More rows than the file has room for.
-  std::vector<Key> keys;
-  for (Key key = 1000; key < 3000; ++key) keys.push_back(key);
+  const std::vector<Key> keys = testing::Range(1000, 2000);
   const std::vector<float> rows(keys.size() * Dim(), 4);
   ASSERT_TRUE(store_->Assign(*schema(0), keys, rows.data(), false).ok());
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);

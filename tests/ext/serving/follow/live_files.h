@@ -12,14 +12,15 @@
 #include "het_tf/ext/serving/cc/follow/live_reader.h"
 #include "het_tf/ext/serving/cc/follow/live_writer.h"
 #include "het_tf/ext/serving/cc/serve/serve_writer.h"
+#include "tests/testing/keys.h"
+#include "tests/testing/status.h"
 #include "tests/testing/table_specs.h"
 #include "tests/testing/temp_folder.h"
 
 namespace het::follow {
 
-class LiveFilesTest : public ::testing::Test {
+class LiveFilesTest : public testing::FolderTest {
  protected:
-  std::string Path(const std::string& name) const { return folder_.path() + "/" + name; }
   std::string Live() const { return Path("het_live"); }
 
   static Schema MakeSchema(const std::string& name, uint32_t dim) {
@@ -34,24 +35,19 @@ class LiveFilesTest : public ::testing::Test {
     serve::WriteOptions options;
     options.row_type = type;
     std::filesystem::remove(Path(name + ".het"));
-    auto writer = serve::ServeWriter::Create(Path(name + ".het"), schema, options);
-    ASSERT_TRUE(writer.ok()) << writer.status().message();
+    auto writer = ValueOf(serve::ServeWriter::Create(Path(name + ".het"), schema, options));
     const std::vector<float> row(dim, value);
     for (size_t i = 0; i < rows; ++i) {
       const Key key = static_cast<Key>(i);
-      ASSERT_TRUE(writer.value()->Add({&key, 1}, row.data(), dim).ok());
+      ASSERT_TRUE(writer->Add({&key, 1}, row.data(), dim).ok());
     }
-    ASSERT_TRUE(writer.value()->Finish().ok());
+    ASSERT_TRUE(writer->Finish().ok());
   }
   std::unique_ptr<LiveWriter> OpenWriter(const std::vector<std::string>& names) const {
-    auto writer = LiveWriter::Open(Live(), Files(names));
-    EXPECT_TRUE(writer.ok()) << writer.status().message();
-    return writer.ok() ? std::move(writer.value()) : nullptr;
+    return ValueOf(LiveWriter::Open(Live(), Files(names)));
   }
   std::unique_ptr<LiveReader> OpenReader(const std::vector<std::string>& names) const {
-    auto reader = LiveReader::Open(Live(), Files(names));
-    EXPECT_TRUE(reader.ok()) << reader.status().message();
-    return reader.ok() ? std::move(reader.value()) : nullptr;
+    return ValueOf(LiveReader::Open(Live(), Files(names)));
   }
   std::vector<std::string> Files(const std::vector<std::string>& names) const {
     std::vector<std::string> files;
@@ -59,12 +55,7 @@ class LiveFilesTest : public ::testing::Test {
     return files;
   }
 
-  // 0, 1, ..., count - 1.
-  static std::vector<Key> KeysTo(Key count) {
-    std::vector<Key> keys;
-    for (Key key = 0; key < count; ++key) keys.push_back(key);
-    return keys;
-  }
+  static std::vector<Key> KeysTo(Key count) { return testing::Range(0, static_cast<size_t>(count)); }
   // The row of a key, full of `value`.
   static Status Put(LiveWriter* writer, size_t table, Key key, float value) {
     const std::vector<float> row(writer->schema(table).dim(), value);
@@ -75,8 +66,7 @@ class LiveFilesTest : public ::testing::Test {
     std::vector<float> out(keys.size() * reader->base(table).dim());
     const LiveRead read{table, keys, out.data()};
     uint64_t ignored = 0;
-    const Status status = reader->Lookup({&read, 1}, seen != nullptr ? seen : &ignored);
-    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_TRUE(Ok(reader->Lookup({&read, 1}, seen != nullptr ? seen : &ignored)));
     return out;
   }
   static std::vector<float> Initial(const Schema& schema, Key key) {
@@ -84,8 +74,6 @@ class LiveFilesTest : public ::testing::Test {
     schema->InitValue(key, row.data());
     return row;
   }
-
-  testing::TempFolder folder_;
 };
 
 }  // namespace het::follow

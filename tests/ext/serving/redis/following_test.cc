@@ -1,7 +1,6 @@
 // A follower's thread, the calls from Python, and lookups of serving threads, in one process: for
 // ThreadSanitizer; and a server that is silent. In served_faults_test.cc all are processes.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -33,9 +32,7 @@ class RedisFollowing : public NeedsRedis<LiveFilesTest> {
   void Start(size_t shards) {
     servers_ = std::make_unique<RedisShards>(shards, RedisServer::Logged());
     het::testing::MakeNamespace(servers_->address(), 4);
-    auto store = het::RedisStore::Open(servers_->address(), "", 30, nullptr);
-    ASSERT_TRUE(store.ok()) << store.status().message();
-    store_ = std::move(store.value());
+    store_ = ValueOf(het::RedisStore::Open(servers_->address(), "", 30, nullptr));
     ASSERT_TRUE(store_->CreateTable(schema_).ok());
     SetRows(0);
     std::filesystem::create_directories(Path("model/assets"));
@@ -109,7 +106,7 @@ class RedisFollowing : public NeedsRedis<LiveFilesTest> {
   // A request of a serving thread.
   void Serve() {
     const auto dense = model_->ReadDense();
-    ASSERT_TRUE(dense.ok()) << dense.status().message();
+    ASSERT_TRUE(Ok(dense));
     float weight = 0;
     std::memcpy(&weight, dense.value().file->Find("w")->bytes.data(), sizeof weight);
     ASSERT_EQ(weight, static_cast<float>(dense.value().version));
@@ -136,9 +133,7 @@ TEST_F(RedisFollowing, CallsAndLookupsBesideTheThread) {
   Open();
   Publish(1);
   AwaitVersion(1);
-  auto model = FollowedModel::Open(Path("model/assets/follow.json"));
-  ASSERT_TRUE(model.ok()) << model.status().message();
-  model_ = std::move(model.value());
+  model_ = ValueOf(FollowedModel::Open(Path("model/assets/follow.json")));
   std::atomic<bool> done{false};
   std::vector<std::thread> threads;
   for (int i = 0; i < 2; ++i) {

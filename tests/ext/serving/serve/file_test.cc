@@ -4,8 +4,6 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <vector>
@@ -16,7 +14,9 @@
 #include "het_tf/ext/serving/cc/serve/serve_file.h"
 #include "het_tf/ext/serving/cc/serve/serve_writer.h"
 #include "tests/testing/golden.h"
+#include "tests/testing/keys.h"
 #include "tests/testing/random.h"
+#include "tests/testing/status.h"
 #include "tests/testing/table_specs.h"
 #include "tests/testing/temp_folder.h"
 
@@ -24,7 +24,9 @@ namespace het::serve {
 namespace {
 
 namespace fs = std::filesystem;
+using het::testing::PutFile;
 using het::testing::Random;
+using het::testing::ReadFile;
 using het::testing::Scaled;
 
 Schema MakeSchema(uint32_t dim, const std::string& name = "item", uint64_t seed = 7) {
@@ -33,37 +35,21 @@ Schema MakeSchema(uint32_t dim, const std::string& name = "item", uint64_t seed 
   return TableSchema::Create(spec).value();
 }
 
-class ServeFileTest : public ::testing::Test {
+class ServeFileTest : public het::testing::FolderTest {
  protected:
-  std::string Path(const std::string& name) const { return folder_.path() + "/" + name; }
-
   void Write(const std::string& path, const Schema& schema, const std::vector<Key>& keys,
              const std::vector<float>& rows, const WriteOptions& options = {}) {
-    auto writer = ServeWriter::Create(path, schema, options);
-    ASSERT_TRUE(writer.ok()) << writer.status().message();
-    ASSERT_TRUE(writer.value()->Add(keys, rows.data(), schema->dim()).ok());
-    ASSERT_TRUE(writer.value()->Finish().ok());
+    auto writer = ValueOf(ServeWriter::Create(path, schema, options));
+    ASSERT_TRUE(writer->Add(keys, rows.data(), schema->dim()).ok());
+    ASSERT_TRUE(writer->Finish().ok());
   }
-  std::shared_ptr<const ServeFile> Open(const std::string& path) {
-    auto file = ServeFile::Open(path);
-    EXPECT_TRUE(file.ok()) << file.status().message();
-    return file.ok() ? file.value() : nullptr;
-  }
+  std::shared_ptr<const ServeFile> Open(const std::string& path) { return ValueOf(ServeFile::Open(path)); }
   std::vector<float> Read(const ServeFile& file, const std::vector<Key>& ids) {
     std::vector<float> out(ids.size() * file.dim(), std::nanf(""));
     const RowRead<ServeFile> read{&file, ids, out.data()};
     EXPECT_TRUE(LookupRows<ServeFile>({&read, 1}).ok());
     return out;
   }
-  std::string Bytes(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
-  }
-  void Put(const std::string& path, const std::string& bytes) {
-    std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  }
-
-  het::testing::TempFolder folder_;
 };
 
 TEST_F(ServeFileTest, AgainstAMap) {
@@ -76,8 +62,7 @@ TEST_F(ServeFileTest, AgainstAMap) {
     std::map<Key, std::vector<float>> truth;
     WriteOptions options;
     options.unknown = r.Chance(0.5) ? Unknown::kInitial : Unknown::kZeros;
-    auto writer = ServeWriter::Create(path, schema, options);
-    ASSERT_TRUE(writer.ok());
+    auto writer = ValueOf(ServeWriter::Create(path, schema, options));
     const auto draw = [&] {
       return r.Chance(0.02)  ? std::numeric_limits<Key>::min()
              : r.Chance(0.5) ? r.Between(-500, 500)
@@ -94,12 +79,11 @@ TEST_F(ServeFileTest, AgainstAMap) {
         truth[keys[i]].assign(rows.begin() + static_cast<ptrdiff_t>(i * stride),
                               rows.begin() + static_cast<ptrdiff_t>(i * stride + dim));
       }
-      ASSERT_TRUE(writer.value()->Add({keys.data(), some}, rows.data(), stride).ok());
+      ASSERT_TRUE(writer->Add({keys.data(), some}, rows.data(), stride).ok());
       done += some;
     }
-    ASSERT_TRUE(writer.value()->Finish().ok());
+    ASSERT_TRUE(writer->Finish().ok());
     const auto file = Open(path);
-    ASSERT_NE(file, nullptr);
     EXPECT_TRUE(file->Verify().ok());
     EXPECT_EQ(file->schema().ToJson(), schema->ToJson());
     EXPECT_EQ(file->bytes(), fs::file_size(path));
@@ -126,9 +110,8 @@ TEST_F(ServeFileTest, Golden) {
   const Schema schema = MakeSchema(2);
   const std::vector<float> rows = {127, -3, 127, 64, 5, -127};  // integers stay as they are
   Write(Path("rows"), schema, {-1, 1000002, 3}, rows, {RowType::kInt8, Unknown::kZeros});
-  het::testing::Golden("serve", Bytes(Path("rows")), 8, "kVersion (serve/serve_format.h)");
+  het::testing::Golden("serve", ReadFile(Path("rows")), 8, "kVersion (serve/serve_format.h)");
   const auto file = Open(het::testing::GoldenPath("serve"));
-  ASSERT_NE(file, nullptr);
   EXPECT_TRUE(file->Verify().ok());
   EXPECT_EQ(file->schema().ToJson(), schema->ToJson());
   EXPECT_EQ(Read(*file, {3, -1, 4, 1000002}), std::vector<float>({5, -127, 127, -3, 0, 0, 127, 64}));
@@ -163,9 +146,8 @@ TEST_F(ServeFileTest, SmallerRows) {
   for (const RowType type : {RowType::kFloat16, RowType::kBfloat16, RowType::kInt8}) {
     for (const uint32_t dim : {1u, 2u, 7u, 16u, 19u}) {
       const Schema schema = MakeSchema(dim);
-      std::vector<Key> keys(300);
+      const std::vector<Key> keys = het::testing::Range(0, 300);
       std::vector<float> rows(keys.size() * dim);
-      for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<Key>(i);
       for (float& value : rows) value = static_cast<float>((r.Unit() - 0.5) * std::exp2(r.Between(-10, 10)));
       for (uint32_t d = 0; d < dim; ++d) rows[d] = 0;  // a row of zeros
       WriteOptions options;
@@ -173,7 +155,6 @@ TEST_F(ServeFileTest, SmallerRows) {
       const std::string path = Path(std::string(RowTypeName(type)) + std::to_string(dim));
       Write(path, schema, keys, rows, options);
       const auto file = Open(path);
-      ASSERT_NE(file, nullptr);
       const std::vector<float> out = Read(*file, keys);
       for (size_t i = 0; i < keys.size(); ++i) {
         float most = 0;
@@ -229,14 +210,11 @@ TEST(RowCodec, Float16) {
 TEST_F(ServeFileTest, ValuesBeyondFloat16AreRefused) {
   WriteOptions options;
   options.row_type = RowType::kFloat16;
-  auto writer = ServeWriter::Create(Path("rows"), MakeSchema(2), options);
-  ASSERT_TRUE(writer.ok());
+  auto writer = ValueOf(ServeWriter::Create(Path("rows"), MakeSchema(2), options));
   const Key key = 77;
   const float row[] = {1, -1e6};
-  const Status status = writer.value()->Add({&key, 1}, row, 2);
-  EXPECT_EQ(status.code(), Code::kInvalidArgument);
-  EXPECT_NE(status.message().find("77"), std::string::npos) << status.message();
-  writer.value().reset();
+  EXPECT_TRUE(Fails(writer->Add({&key, 1}, row, 2), Code::kInvalidArgument, "77"));
+  writer.reset();
   EXPECT_FALSE(fs::exists(Path("rows")));
 }
 
@@ -248,9 +226,9 @@ TEST_F(ServeFileTest, UnfinishedWriterLeavesNoFile) {
     EXPECT_FALSE(ServeFile::Open(path).ok());
   }
   EXPECT_FALSE(fs::exists(path));
-  Put(path, "mine");
+  PutFile(path, "mine");
   EXPECT_EQ(ServeWriter::Create(path, MakeSchema(2), {}).status().code(), Code::kFile);
-  EXPECT_EQ(Bytes(path), "mine");
+  EXPECT_EQ(ReadFile(path), "mine");
 }
 
 TEST_F(ServeFileTest, FileIsMappedOnceAndClosedByItsLastUser) {
@@ -279,7 +257,7 @@ TEST_F(ServeFileTest, FileIsMappedOnceAndClosedByItsLastUser) {
 TEST_F(ServeFileTest, EveryFlippedBitIsFound) {
   const std::string path = Path("rows");
   Write(path, MakeSchema(3), {1, 2, 3}, {1, 1, 1, 2, 2, 2, 3, 3, 3});
-  const std::string bytes = Bytes(path);
+  const std::string bytes = ReadFile(path);
   const Header header = Open(path)->header();
   const auto counts = [&](size_t at) {
     return at < header.spec_offset + header.spec_bytes ||
@@ -289,7 +267,7 @@ TEST_F(ServeFileTest, EveryFlippedBitIsFound) {
   for (size_t at = 0; at < bytes.size(); ++at) {
     std::string damaged = bytes;
     damaged[at] = static_cast<char>(damaged[at] ^ (1 << (at % 8)));
-    Put(Path("bad"), damaged);
+    PutFile(Path("bad"), damaged);
     auto file = ServeFile::Open(Path("bad"));
     const bool found = !file.ok() || !file.value()->Verify().ok();
     ASSERT_EQ(found, counts(at)) << at;
@@ -301,7 +279,7 @@ TEST_F(ServeFileTest, EveryFlippedBitIsFound) {
 TEST_F(ServeFileTest, ForgedHeaderIsRefused) {
   const std::string path = Path("rows");
   Write(path, MakeSchema(3), {1, 2, 3}, {1, 1, 1, 2, 2, 2, 3, 3, 3});
-  const std::string bytes = Bytes(path);
+  const std::string bytes = ReadFile(path);
   const auto code_of = [&](const std::function<void(Header*)>& change) {
     Header header;
     std::memcpy(&header, bytes.data(), sizeof header);
@@ -309,8 +287,7 @@ TEST_F(ServeFileTest, ForgedHeaderIsRefused) {
     header.checksum = Checksum::Of(&header, offsetof(Header, checksum));
     std::string changed = bytes;
     std::memcpy(changed.data(), &header, sizeof header);
-    fs::remove(Path("lie"));
-    Put(Path("lie"), changed);
+    PutFile(Path("lie"), changed);
     return ServeFile::Open(Path("lie")).status().code();
   };
   EXPECT_EQ(code_of([](Header*) {}), Code::kOk);
@@ -347,7 +324,7 @@ TEST_F(ServeFileTest, ForgedHeaderIsRefused) {
 TEST_F(ServeFileTest, CorruptIndexFailsTheLookup) {
   const std::string path = Path("rows");
   Write(path, MakeSchema(3), {1, 2, 3}, {1, 1, 1, 2, 2, 2, 3, 3, 3});
-  std::string bytes = Bytes(path);
+  std::string bytes = ReadFile(path);
   const Header header = Open(path)->header();
   for (uint64_t b = 0; b < header.buckets; ++b) {
     Bucket bucket;
@@ -358,9 +335,8 @@ TEST_F(ServeFileTest, CorruptIndexFailsTheLookup) {
     bucket.more = 255;
     std::memcpy(at, &bucket, sizeof bucket);
   }
-  Put(Path("lie"), bytes);
+  PutFile(Path("lie"), bytes);
   const auto file = Open(Path("lie"));
-  ASSERT_NE(file, nullptr);
   const Key known = 2, unknown = 99;
   float out[3];
   const RowRead<ServeFile> bad{file.get(), {&known, 1}, out}, fine{file.get(), {&unknown, 1}, out};
