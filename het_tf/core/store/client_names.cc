@@ -50,6 +50,16 @@ void ClientNames::ForgetSilent(uint32_t now) {
   }
 }
 
+size_t ClientNames::bytes() const {
+  constexpr size_t kMapNode = 4 * sizeof(void*);
+  size_t sum = 0;
+  for (const auto& [client, of] : clients_) {
+    sum += sizeof(client) + sizeof(of) + kMapNode;
+    for (const auto& [table, ring] : of.rings) sum += sizeof(ring) + kMapNode + ring.bytes();
+  }
+  return sum;
+}
+
 void ClientNames::Clear() {
   clients_.clear();
   places_ = 0;

@@ -25,7 +25,7 @@ class ClientNames {
   // `now`: seconds. Call now and then: a client without a Find since the call before is silent.
   void ForgetSilent(uint32_t now);
   void Clear();
-  size_t bytes() const { return NamedKeys::Bytes(places_, places_); }
+  size_t bytes() const;
 
  private:
   struct Of {

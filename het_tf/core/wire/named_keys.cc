@@ -5,18 +5,14 @@
 
 namespace het {
 
-NamedKeys::NamedKeys(uint32_t size, uint32_t kept) : size_(size), state_(Mix64(size)), keys_(kept) {
-  numbers_.reserve(size + 1);
-}
-
-void NamedKeys::Append(Key key) noexcept {
+void NamedKeys::Append(Key key) {
   if (appended_ >= size_) {
     const uint64_t last = appended_ - size_;
-    const auto leaves = numbers_.find(keys_[last % keys_.size()]);
+    const auto leaves = numbers_.find(keys_[last % kept_]);
     if (leaves != numbers_.end() && leaves->second == last) numbers_.erase(leaves);
   }
-  keys_[appended_ % keys_.size()] = key;
-  numbers_[key] = appended_++;  // has room
+  appended_ < kept_ ? keys_.push_back(key) : static_cast<void>(keys_[appended_ % kept_] = key);
+  numbers_[key] = appended_++;
   state_ = Mix64(state_ ^ static_cast<uint64_t>(key));
 }
 
@@ -28,7 +24,7 @@ uint32_t NamedKeys::Find(Key key) const {
 const Key* NamedKeys::At(uint32_t name, uint64_t appended) const {
   if (name >= size_ || name >= appended || appended > appended_) return nullptr;
   const uint64_t number = appended - 1 - (appended - 1 - name) % size_;
-  return appended_ - number <= keys_.size() ? &keys_[number % keys_.size()] : nullptr;
+  return appended_ - number <= kept_ ? &keys_[number % kept_] : nullptr;
 }
 
 void NameKeys(const NamedKeys& ring, Span<const Key> keys, Vector<uint32_t>* names) {

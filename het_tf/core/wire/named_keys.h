@@ -32,17 +32,19 @@ class NamedKeys {
   static constexpr uint32_t kMostPlaces = 1 << 14;
   static bool IsSize(uint32_t size) { return size != 0 && size <= kMostPlaces && (size & (size - 1)) == 0; }
 
-  // Takes all memory that it ever has. Throws std::bad_alloc.
-  NamedKeys(uint32_t size, uint32_t kept);
+  NamedKeys(uint32_t size, uint32_t kept) : size_(size), kept_(kept), state_(Mix64(size)) {}
 
   uint32_t size() const { return size_; }
   uint64_t state() const { return state_; }
   // How many keys were appended.
   uint64_t appended() const { return appended_; }
-  size_t bytes() const { return Bytes(size_, keys_.size()); }
-  static size_t Bytes(size_t size, size_t kept) { return kept * sizeof(Key) + size * 32; }
+  // Memory: grows with the keys.
+  size_t bytes() const {
+    return keys_.capacity() * sizeof(Key) + numbers_.bucket_count() * (sizeof(Places::value_type) + 1);
+  }
 
-  void Append(Key key) noexcept;
+  // Throws std::bad_alloc; then the ring is of no use.
+  void Append(Key key);
   // Returns the key's name; kNone: it has none.
   uint32_t Find(Key key) const;
   // Returns the key that had this name when `appended` keys were there; null: none had, or it is forgotten.
@@ -53,9 +55,10 @@ class NamedKeys {
                                            Allocator<std::pair<const Key, uint64_t>>>;
 
   const uint32_t size_;
+  const uint32_t kept_;
   uint64_t state_;
   uint64_t appended_ = 0;
-  Vector<Key> keys_;  // number i at i % kept
+  Vector<Key> keys_;  // number i at i % kept_
   Places numbers_;    // of keys that have names: the newest of each
 };
 

@@ -241,12 +241,11 @@ TEST_F(PartitionTest, RingsTakeBoundedMemory) {
   for (uint64_t table = 0; table <= kMost; ++table) {
     EXPECT_EQ(names.Begin({1, 1}, table, NamedKeys::kMostPlaces) != nullptr, table < kMost) << table;
   }
-  const size_t full = names.bytes();
   EXPECT_NE(names.Begin({1, 1}, 0, NamedKeys::kMostPlaces), nullptr) << "in place of the one before";
-  EXPECT_EQ(names.bytes(), full);
   EXPECT_NE(names.Begin({1, 2}, 0, 16), nullptr) << "the client that was silent for longest makes room";
   EXPECT_EQ(names.Find({1, 1}, 0), nullptr);
-  EXPECT_EQ(names.bytes(), NamedKeys::Bytes(16, 16));
+  for (Key key = 0; key < 100; ++key) names.Find({1, 2}, 0)->Append(key);
+  EXPECT_LT(names.bytes(), 16 * 64 + 500u);
   names.ForgetSilent(100);
   EXPECT_NE(names.Find({1, 2}, 0), nullptr);
   names.ForgetSilent(100 + ClientNames::kSilentSeconds);

@@ -235,7 +235,10 @@ TEST(RequestFrame, ThePushPartAlone) {
       push.tables.push_back(t);
       TableRequest& of = push.tables.back();
       of.check_keys.clear(), of.check_clocks.clear(), of.fetch_keys.clear(), of.dropped.clear();
-      of.subscribe = false;
+      for (Vector<uint32_t>* names : {&of.push_names, &of.check_names, &of.fetch_names, &of.dropped_names})
+        names->clear();
+      of.subscribe = of.anew = false;
+      of.names = 0;
       of.bound = Bound();
     }
     push.after_seq = q.seq;
