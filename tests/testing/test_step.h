@@ -50,11 +50,12 @@ class TestStep {
   uint64_t token = 0;
   // The state at the begin of a read that other calls may overtake: it need not see later changes.
   struct Begin {
-    int64_t server;               // the store's clock
-    std::vector<float> row;       // and the store's row
-    std::vector<int64_t> issued;  // ticks of each worker
-    uint64_t restarts = 0;        // number of partitions' restarts
-    uint64_t changes = 0;         // number of operators' changes
+    int64_t server;                  // the store's clock
+    std::vector<float> row;          // and the store's row
+    std::vector<int64_t> issued;     // ticks of each worker
+    std::vector<int64_t> held_back;  // and how many of them it may have held back
+    uint64_t restarts = 0;           // number of partitions' restarts
+    uint64_t changes = 0;            // number of operators' changes
   };
   std::map<TableKey, Begin> begin;
   uint64_t changes = 0;  // number of operators' changes when its read began

@@ -192,6 +192,9 @@ class World {
   // The clock of worker w's copy of a row; 0: no copy.
   Clock WorkerClock(size_t w, const TableKey& key);
 
+  // Ticks that worker w may have held back at its last write of the row.
+  int64_t HeldBack(size_t w, const TableKey& key);
+
   using TableOfWorker = std::pair<size_t, uint64_t>;
   TestStep::Begin Now(const TableKey& key);
   // The row's state when the newest training read of the table began.

@@ -163,8 +163,16 @@ TestStep::Begin World::Now(const TableKey& key) {
   now.row = ServerRow(key);
   now.restarts = restarts_;
   now.changes = changes_;
-  for (uint32_t v = 0; v < config_.workers; ++v) now.issued.push_back(Issued(v, key));
+  for (uint32_t v = 0; v < config_.workers; ++v) {
+    now.issued.push_back(Issued(v, key));
+    now.held_back.push_back(HeldBack(v, key));
+  }
   return now;
+}
+
+int64_t World::HeldBack(size_t w, const TableKey& key) {
+  const auto held_back = held_back_[key].find(w);
+  return held_back == held_back_[key].end() ? config_.cache.push_bound.most : held_back->second;
 }
 
 void World::NoteBegin(TestStep* step) {
@@ -204,6 +212,7 @@ TestStep::Begin World::Before(const TableOfWorker& table, Key key) {
   none.changes = before_changes_[table];
   none.row.resize(SchemaOf(table.second)->row_floats());
   none.issued.resize(config_.workers);
+  none.held_back.resize(config_.workers);
   SchemaOf(table.second)->InitRow(key, none.row.data());
   return none;
 }
@@ -289,8 +298,8 @@ void World::CheckValue(size_t w, const TableKey& key, const float* value, const 
   if (pull == kUnbounded || push == kUnbounded || lossy_ || blocked_) return;
   int64_t most = pull;
   for (size_t v = 0; v < config_.workers; ++v) {
-    const auto held_back = held_back_[key].find(v);
-    if (v != w) most += (held_back == held_back_[key].end() ? push.most : held_back->second) + 1;
+    // An operator may have replaced an older row by a younger one since it began.
+    if (v != w) most += std::max(HeldBack(v, key), begin == nullptr ? 0 : begin->held_back[v]) + 1;
   }
   if (unseen > most) Error("I3: " + std::to_string(unseen) + " foreign ticks unseen", w, key);
 }
