@@ -150,7 +150,13 @@ std::vector<Bytes> Seeds() {
   const auto refused = Answer(MakeReply(FrameStatus::kOk, 9, 0, 0, 0), kFitsRequest | kRefuses);
   const auto closed = Answer(MakeReply(FrameStatus::kOk, 9, 1, 0, 0), kFitsRequest | kCloses);
   const auto no_table = Answer(MakeReply(FrameStatus::kNoTable, 9, 0, 0, 0), kFitsRequest);
-  return {Joined({epoch, fetched, pushed, more, more, more}), Joined({epoch, five, pushed, more, more, more}),
+  Reply moved = MakeReply(FrameStatus::kOk, 9, 1, 1, 3);
+  moved.notified = 1;
+  for (TableReply &t : moved.tables) t.notified_names = {1, 3};
+  const auto named = Answer(moved, kFitsRequest);
+  return {Joined({epoch, fetched, named, more, named}),
+          Joined({epoch, fetched, pushed, more, more, more}),
+          Joined({epoch, five, pushed, more, more, more}),
           Joined({epoch, fetched, gap, pushed, reborn, fetched, pushed, more}),
           Joined({full, refused, epoch, fetched, closed, pushed, more}),
           Joined({epoch, no_table, fetched, pushed})};

@@ -51,9 +51,17 @@ std::vector<Request> MakeParts(RowFormat format) {
   parts.push_back(MakeRequest(kSeq + 1, kSeq, 3, 3, format));
   parts.push_back(MakeRequest(0, 0, 2, 1, format));
   parts.push_back(MakeRequest(0, 0, 1, 2));
+  NamedKeys ring(16, 16);
   for (size_t i : {0, 2}) {
     parts[i].client.low = 3;
     for (TableRequest &t : parts[i].tables) t.subscribe = true;
+    TableRequest &named = parts[i].tables[1];
+    named.fetch_keys.clear();
+    named.names = ring.size();
+    named.anew = i == 0;
+    named.names_state = ring.state();
+    NameKeys(ring, named.check_keys, &named.check_names);
+    AppendInFull(named, &ring);
   }
   parts[1].tables[0].push_ticks[2] = 0;
   parts[1].tables[1].left = 2;
@@ -186,7 +194,7 @@ void Run(const uint8_t *data, size_t size) {
     if (BytesOf(*partition) != before) Fail("a frame that was not applied changed the partition");
     if (!handled.replication.push.empty() || !handled.replication.removals.empty())
       Fail("a frame that was not applied is told to replicas");
-    if (partition->subscribers().clients() > 0) partition = MakePartition();
+    if (partition->subscribers().clients() > 0 || partition->names().bytes() > 0) partition = MakePartition();
     return;
   }
   // Another copy that gets the push part and the removals alone becomes equal.

@@ -51,19 +51,29 @@ TEST(Golden, Request) {
   all.fetch_keys = fetch.fetch_keys = {8, 900};
   all.subscribe = true;
   all.dropped = {10};
+  fetch.names = 16;
+  fetch.anew = true;
+  fetch.fetch_names = {0, 0};
+  TableRequest named = fetch;  // 8 and 900 by their names, and 950 in full
+  named.anew = false;
+  named.names_state = 5;
+  named.fetch_keys = {950};
+  named.fetch_names = {1, 2, 0};
   const std::vector<Request> sample = {
       // request_id, time, partition, client, seq, after_seq, inc, notified_ack, tables
       {1000, kTime, {3, 24, 99}, {0x1122334455667788, 5}, 12, 300, 77, 4, {all}, 0, false},
-      {1002, kTime, {9, 24, 99}, {0x1122334455667788, 6}, 0, 0, 0, 0, {fetch}, 0, false}};
+      {1002, kTime, {9, 24, 99}, {0x1122334455667788, 6}, 0, 0, 0, 0, {fetch}, 0, false},
+      {1003, kTime, {9, 24, 99}, {0x1122334455667788, 6}, 0, 0, 0, 0, {named}, 0, false}};
   const std::string golden = Golden("request", Encoded(sample), 4, "frame::kVersion (wire/frame_bytes.h)");
   RequestParts parts;
   ASSERT_TRUE(parts.Open(View(golden)).ok());
   std::vector<Request> read(parts.size());
-  ASSERT_EQ(read.size(), 2u);
-  for (size_t i = 0; i < 2; ++i) {
+  ASSERT_EQ(read.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
     ASSERT_TRUE(parts.Next(&read[i]).ok());
     read[i].inc = sample[i].inc;  // of which a frame has a digest
     read[i].tables.at(0).epoch = sample[i].tables[0].epoch;
+    read[i].tables[0].names_state = sample[i].tables[0].names_state;
   }
   EXPECT_EQ(Encoded(read), golden);
 }
@@ -87,12 +97,17 @@ TEST(Golden, Reply) {
   all.refreshed_clocks = {200, 1};
   all.fetched_clocks = {0, 70000};
   all.notified_keys = {-4, 12};
+  TableReply named;
+  named.table = kTable;
+  named.notified_keys = {12};
+  named.notified_names = {3, 0};
   all.rows = {1, 2, 3, -0.5f, 0.25f, 4, 8, 16, 0.125f};
   all.lag_histogram = {3, 0, 500};
   const std::vector<Reply> sample = {
       // status, message, request_id, partition, same_inc, inc, last_seq, same_seq, notified, reset,
       // tables
       {FrameStatus::kOk, "", 1000, 3, false, 0x1122334455667788, 300, false, 5, true, {all}},
+      {FrameStatus::kOk, "", 1001, 4, true, 0, 0, true, 6, false, {named}},
       {FrameStatus::kEpoch, "cleared", 1002, 9, true, 0, 0, true, 0, false, {epoch}}};
   const std::string golden = Golden("reply", Encoded(sample), 4, "frame::kVersion (wire/frame_bytes.h)");
   ReplyParts parts;

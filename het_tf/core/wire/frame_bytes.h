@@ -67,13 +67,14 @@ inline void WriteKeys(Span<const Key> keys, Writer* w) {
   WriteAscending(keys, w);
 }
 
-// A list with names (named_keys.h): these, then the keys that have none.
+// A list with names (named_keys.h): these, then the keys that have none. `keys`: all, or those alone.
 template <typename Keys>
 void WriteNamed(Span<const uint32_t> names, const Keys& keys, Writer* w) {
   uint64_t sum = 0;
   for (const uint32_t name : names) sum += name;
   WriteNumbers(
       names.size(), sum, [&names](size_t i) { return uint64_t{names[i]}; }, w);
+  if (keys.size() < names.size()) return WriteAscending(keys, w);
   Vector<Key> in_full;
   for (size_t i = 0; i < names.size(); ++i) {
     if (names[i] == 0) in_full.push_back(keys[i]);

@@ -113,8 +113,8 @@ void ReplyWriter::AddTable(const TableReply& t, FrameStatus status, bool more, W
   if (!t.fetched_clocks.empty()) flags |= reply::kFetched;
   if (!t.lag_histogram.empty()) flags |= reply::kLags;
   if (epoch) flags |= reply::kEpoch;
-  if (!t.notified_keys.empty()) flags |= reply::kNotifiedKeys;
   const bool names = !epoch && !t.notified_names.empty();
+  if (names || !t.notified_keys.empty()) flags |= reply::kNotifiedKeys;
   if (names) flags |= reply::kNames;
   if (more) flags |= kMore;
   w->Fixed(flags);

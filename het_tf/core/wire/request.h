@@ -76,6 +76,7 @@ struct TableRequestOf : RequestTable {
   // Also before CompleteKeys.
   size_t pushes() const { return std::max(push_keys.size(), push_names.size() + left); }
   size_t fetches() const { return std::max(fetch_keys.size(), fetch_names.size()); }
+  size_t drops() const { return std::max(dropped.size(), dropped_names.size()); }
 
   // Empties the lists, whose memory the next part uses again, and forgets the epoch; the next part
   // writes all the rest.

@@ -37,7 +37,7 @@ template <typename Q>
 bool IsPushAloneOf(const Q& q) {
   return q.seq != 0 && q.after_seq <= q.seq &&
          std::all_of(q.tables.begin(), q.tables.end(), [](const auto& t) {
-           return !t.push_keys.empty() && t.check_keys.empty() && t.fetch_keys.empty() && t.dropped.empty() &&
+           return t.pushes() > 0 && t.check_clocks.empty() && t.fetches() == 0 && t.drops() == 0 &&
                   !t.subscribe;
          });
 }
@@ -89,7 +89,7 @@ class RequestWriter {
  private:
   using TableOf = typename decltype(Q::tables)::value_type;
 
-  bool Takes(const TableOf& t) const { return !push_only_ || !t.push_keys.empty(); }
+  bool Takes(const TableOf& t) const { return !push_only_ || t.pushes() > 0; }
   // One past the last table that is written.
   size_t LastTable(const Q& q) const {
     size_t last = q.tables.size();
@@ -139,11 +139,11 @@ class RequestWriter {
       head.anew = false;
     }
     uint8_t flags = heads_.Find(head);
-    if (!t.push_keys.empty()) flags |= request::kPush;
+    if (t.pushes() > 0) flags |= request::kPush;
     if (!push_only_) {
-      if (!t.check_keys.empty()) flags |= request::kCheck;
-      if (!t.fetch_keys.empty()) flags |= request::kFetch;
-      if (!t.dropped.empty()) flags |= request::kDropped;
+      if (!t.check_clocks.empty()) flags |= request::kCheck;
+      if (t.fetches() > 0) flags |= request::kFetch;
+      if (t.drops() > 0) flags |= request::kDropped;
       if (t.subscribe) flags |= request::kSubscribe;
     }
     if (more) flags |= kMore;
@@ -152,7 +152,7 @@ class RequestWriter {
     size_t rows = 0;
     if ((flags & request::kPush) != 0) {
       const size_t stay = t.push_keys.size() - t.left;
-      w_.Varint(t.push_keys.size());
+      w_.Varint(t.pushes());
       w_.Varint(t.left);
       Keys(head.names, t.push_names, Span<const Key>(t.push_keys.data(), stay));
       WriteAscending(Span<const Key>(t.push_keys.data() + stay, t.left), &w_);
@@ -166,16 +166,16 @@ class RequestWriter {
       rows = out_->size() - rows;
     }
     if ((flags & request::kCheck) != 0) {
-      w_.Varint(t.check_keys.size());
+      w_.Varint(t.check_clocks.size());
       Keys(head.names, t.check_names, t.check_keys);
       WriteClocks(t.check_clocks, &w_);
     }
     if ((flags & request::kFetch) != 0) {
-      w_.Varint(t.fetch_keys.size());
+      w_.Varint(t.fetches());
       Keys(head.names, t.fetch_names, t.fetch_keys);
     }
     if ((flags & request::kDropped) != 0) {
-      w_.Varint(t.dropped.size());
+      w_.Varint(t.drops());
       Keys(head.names, t.dropped_names, t.dropped);
     }
     if (sizes_ != nullptr) sizes_->push_back({out_->size() - begin, rows});
