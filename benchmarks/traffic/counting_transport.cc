@@ -72,7 +72,7 @@ size_t SpecBytes(const TableRequest& t) {
   return 8 + VarintBytes(t.update_floats) +
          VarintBytes(bounded ? static_cast<uint64_t>(t.bound.most) + 1 : 0) + VarintBytes(t.bound.every) +
          (t.bound.every == 0 ? 0 : VarintBytes(t.bound.early) + VarintBytes(t.bound.from)) + 1 +
-         (t.block == 0 ? 0 : VarintBytes(t.block)) + VarintBytes(2 * uint64_t{t.names} + t.anew);
+         (t.block == 0 ? 0 : VarintBytes(t.block)) + VarintBytes(2 * uint64_t{t.ring} + t.anew);
 }
 constexpr size_t kReplyHeadBytes = 4 + 1 + 4;
 size_t SpecBytes(const TableReply& t) {
@@ -162,8 +162,8 @@ void CountingTransport::SeeRequest(Span<const uint8_t> frame) {
     MustBe(parts.Next(&q).ok(), "a part of a request cannot be read");
     if (once == 0) once = HeadBytes(q, parts.size());
     for (TableRequest& t : q.tables) {
-      if (tables.insert({t.table, t.names, t.anew}).second) once += SpecBytes(t);
-      if (t.names != 0) Complete(q.partition.index, &t);
+      if (tables.insert({t.table, t.ring, t.anew}).second) once += SpecBytes(t);
+      if (t.ring != 0) Complete(q.partition.index, &t);
       sections += CountTable(t);
       fetched_[{q.partition.index, t.table}] = t.fetch_keys;
     }
@@ -175,13 +175,13 @@ void CountingTransport::Complete(uint32_t partition, TableRequest* t) {
   auto ring = rings_.find({partition, t->table});
   if (t->anew) {
     if (ring != rings_.end()) rings_.erase(ring);
-    ring = rings_.try_emplace({partition, t->table}, t->names, t->names).first;
+    ring = rings_.try_emplace({partition, t->table}, t->ring, t->ring).first;
   }
   MustBe(ring != rings_.end() &&
-             CompleteKeys(ring->second, ring->second.appended(), t->push_names, &t->push_keys) &&
-             CompleteKeys(ring->second, ring->second.appended(), t->check_names, &t->check_keys) &&
-             CompleteKeys(ring->second, ring->second.appended(), t->fetch_names, &t->fetch_keys) &&
-             CompleteKeys(ring->second, ring->second.appended(), t->dropped_names, &t->dropped),
+             CompleteKeys(ring->second, ring->second.appended(), t->names.push, &t->push_keys) &&
+             CompleteKeys(ring->second, ring->second.appended(), t->names.check, &t->check_keys) &&
+             CompleteKeys(ring->second, ring->second.appended(), t->names.fetch, &t->fetch_keys) &&
+             CompleteKeys(ring->second, ring->second.appended(), t->names.dropped, &t->dropped),
          "keys that nobody has named");
   AppendInFull(*t, &ring->second);
 }
@@ -190,7 +190,7 @@ size_t CountingTransport::CountPush(const TableRequest& t) {
   const size_t n = t.push_keys.size();
   if (n == 0) return 0;
   const Span<const Key> keys = t.push_keys;
-  const size_t names = ListBytes(t.push_names, keys.subspan(0, n - t.left)) +
+  const size_t names = ListBytes(t.names.push, keys.subspan(0, n - t.left)) +
                        KeyBytes(keys.subspan(n - t.left, t.left)) +
                        BytesOf([&](Writer* w) { frame::WriteTicks(t.push_ticks, w); });
   size_t sections = names;
@@ -211,12 +211,12 @@ size_t CountingTransport::CountPush(const TableRequest& t) {
 }
 
 size_t CountingTransport::CountTable(const TableRequest& t) {
-  const size_t checks = ListBytes(t.check_names, t.check_keys) + ClockBytes(t.check_clocks);
-  const size_t left = ListBytes(t.dropped_names, t.dropped);
+  const size_t checks = ListBytes(t.names.check, t.check_keys) + ClockBytes(t.check_clocks);
+  const size_t left = ListBytes(t.names.dropped, t.dropped);
   counts_.checks += t.check_keys.size();
   counts_.check_bytes += checks;
   counts_.left_bytes += left;
-  const size_t fetches = ListBytes(t.fetch_names, t.fetch_keys);
+  const size_t fetches = ListBytes(t.names.fetch, t.fetch_keys);
   for (size_t i = 0; i < t.fetch_keys.size(); ++i) {
     ClassBytes* const pull = cached(t.fetch_keys[i]) ? &counts_.update_pull : &counts_.miss_pull;
     pull->key_bytes += ShareOf(fetches, i, t.fetch_keys.size());

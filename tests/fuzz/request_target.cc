@@ -57,10 +57,10 @@ std::vector<Request> MakeParts(RowFormat format) {
     for (TableRequest &t : parts[i].tables) t.subscribe = true;
     TableRequest &named = parts[i].tables[1];
     named.fetch_keys.clear();
-    named.names = ring.size();
+    named.ring = ring.size();
     named.anew = i == 0;
-    named.names_state = ring.state();
-    NameKeys(ring, named.check_keys, &named.check_names);
+    named.names.state = ring.state();
+    NameKeys(ring, named.check_keys, &named.names.check);
     AppendInFull(named, &ring);
   }
   parts[1].tables[0].push_ticks[2] = 0;

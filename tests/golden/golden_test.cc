@@ -51,14 +51,14 @@ TEST(Golden, Request) {
   all.fetch_keys = fetch.fetch_keys = {8, 900};
   all.subscribe = true;
   all.dropped = {10};
-  fetch.names = 16;
+  fetch.ring = 16;
   fetch.anew = true;
-  fetch.fetch_names = {0, 0};
+  fetch.names.fetch = {0, 0};
   TableRequest named = fetch;  // 8 and 900 by their names, and 950 in full
   named.anew = false;
-  named.names_state = 5;
+  named.names.state = 5;
   named.fetch_keys = {950};
-  named.fetch_names = {1, 2, 0};
+  named.names.fetch = {1, 2, 0};
   const std::vector<Request> sample = {
       // request_id, time, partition, client, seq, after_seq, inc, notified_ack, tables
       {1000, kTime, {3, 24, 99}, {0x1122334455667788, 5}, 12, 300, 77, 4, {all}, 0, false},
@@ -73,7 +73,7 @@ TEST(Golden, Request) {
     ASSERT_TRUE(parts.Next(&read[i]).ok());
     read[i].inc = sample[i].inc;  // of which a frame has a digest
     read[i].tables.at(0).epoch = sample[i].tables[0].epoch;
-    read[i].tables[0].names_state = sample[i].tables[0].names_state;
+    read[i].tables[0].names.state = sample[i].tables[0].names.state;
   }
   EXPECT_EQ(Encoded(read), golden);
 }

@@ -182,7 +182,7 @@ void Exchange::OnFrame(Transport::Event* event) {
     if (request != nullptr) frame = request->frame;
     CountReply(request, reply, bytes, tables);
     if (reply.same_seq && request != nullptr) reply.last_seq = request->newest_seq;
-    if (request != nullptr && !session->CompleteNotified(*request, &reply)) {
+    if (request != nullptr && !session->rings().Complete(&reply)) {
       transport_->Reset(session->partition());
       Failed(session, "a reply that does not fit its request", true);
       continue;

@@ -111,7 +111,7 @@ void Exchange::Make(const Outgoing& sending, OutRequest* request) {
     }
     subscriptions_->FillIn(*session, what.read.get(), request);
   }
-  session->NameLists(*tables_, request);
+  session->rings().Name(*tables_, request);
 }
 
 void Exchange::CountRequests(const std::vector<Outgoing>& parts, const std::vector<OutRequest>& requests,

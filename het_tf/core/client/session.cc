@@ -4,27 +4,6 @@
 #include <utility>
 
 namespace het {
-namespace {
-
-// The size of a ring: half as many again as the rows of the table that the cache may have of a partition. 0:
-// it caches none.
-uint32_t RingSize(const CachedTables& tables, uint64_t table) {
-  const size_t rows = tables.at(table).capacity() / tables.layout().OfTable(table).group;
-  if (tables.at(table).capacity() == 0) return 0;
-  uint32_t size = 16;
-  while (size < rows + rows / 2 && size < NamedKeys::kMostPlaces) size *= 2;
-  return size;
-}
-
-// Whether the keys, in full, take more bytes than names.
-bool FarApart(Span<const Key> keys, uint64_t far) {
-  if (keys.empty()) return false;
-  const auto from = keys.size() == 1 ? 0 : static_cast<uint64_t>(keys[0]);
-  return (static_cast<uint64_t>(keys[keys.size() - 1]) - from) / keys.size() >= far;
-}
-
-}  // namespace
-
 uint64_t Session::Written(uint64_t* connection) const {
   *connection = sent_.written_on;
   return sent_.written;
@@ -42,7 +21,7 @@ bool Session::Next(double now, Outgoing* next) {
     if (!outstanding_.empty()) return false;
     resend_ = false;
     fresh_ = true;
-    names_.clear();
+    rings_.Forget();
     sent_.through = log_.applied();
   }
   next->frame = log_.After(sent_.through);
@@ -60,66 +39,13 @@ void Session::FillIn(const Outgoing& sending, OutRequest* request) const {
   request->inc = known_.incarnation;
 }
 
-void Session::NameLists(const CachedTables& tables, OutRequest* request) {
-  for (OutTableRequest& t : request->tables) {
-    const Span<const Key> stay(t.push_keys.data(), t.push_keys.size() - t.left);
-    auto ring = names_.find(t.table);
-    if (ring == names_.end()) {
-      const uint32_t size = RingSize(tables, t.table);
-      const bool far = FarApart(stay, config_->far_keys) || FarApart(t.fetch_keys, config_->far_keys);
-      if (size == 0 || !far || refused_ >= kMostRefused) continue;
-      ring = names_.try_emplace(t.table, size, 2 * size).first;
-      t.anew = true;
-    }
-    const uint64_t appended =
-        ring->second.appended() + stay.size() + t.check_keys.size() + t.fetch_keys.size();
-    if (appended - OldestNamed(t.table, appended) > ring->second.size()) continue;
-    t.names = ring->second.size();
-    t.names_state = ring->second.state();
-    NameKeys(ring->second, stay, &t.push_names);
-    NameKeys(ring->second, t.check_keys, &t.check_names);
-    NameKeys(ring->second, t.fetch_keys, &t.fetch_names);
-    NameKeys(ring->second, t.dropped, &t.dropped_names);
-    AppendInFull(t, &ring->second);
-  }
-}
-
-uint64_t Session::OldestNamed(uint64_t table, uint64_t none) const {
-  for (const Outstanding& request : outstanding_) {
-    for (const auto& [of, appended] : request.named) {
-      if (of == table) return appended;
-    }
-  }
-  return none;
-}
-
-bool Session::CompleteNotified(const Outstanding& request, Reply* reply) const {
-  for (TableReply& t : reply->tables) {
-    if (t.notified_names.empty()) continue;
-    const auto ring = names_.find(t.table);
-    const auto named = std::find_if(request.named.begin(), request.named.end(),
-                                    [&t](const auto& each) { return each.first == t.table; });
-    if (ring == names_.end() || named == request.named.end() ||
-        !CompleteKeys(ring->second, named->second, t.notified_names, &t.notified_keys))
-      return false;
-    t.notified_names.clear();
-  }
-  return true;
-}
-
 void Session::Sent(const Outgoing& sent, const OutRequest& request, uint32_t frame, double now,
                    uint64_t connection) {
   const bool first = sent.frame != nullptr && !WasSent(*sent.frame);
   outstanding_.push_back({request.request_id, frame, sent.read, now, fresh_,
                           request.tables.empty() ? 0 : request.tables[0].table, first ? request.seq : 0,
-                          request.newest_seq(), connection, request.inc, request.client,
-                          request.subscribes()});
-  for (const OutTableRequest& t : request.tables) {
-    const auto ring = t.names == 0 ? names_.end() : names_.find(t.table);
-    if (ring == names_.end()) continue;
-    outstanding_.back().named.emplace_back(t.table, ring->second.appended());
-    outstanding_.back().relied |= !t.anew;
-  }
+                          request.newest_seq(), connection, request.inc, request.client, request.subscribes(),
+                          rings_.Sent(request)});
   fresh_ = false;
   if (sent.read != nullptr) waiting_.pop_front();
   if (sent.frame == nullptr) return;
@@ -140,6 +66,7 @@ Session::Outstanding Session::Take(const Outstanding* request) {
   const auto at = std::find_if(outstanding_.begin(), outstanding_.end(),
                                [&](const Outstanding& each) { return &each == request; });
   Outstanding taken = std::move(*at);
+  rings_.Taken(taken.request_id);
   outstanding_.erase(at);
   return taken;
 }
@@ -189,7 +116,7 @@ Verdict Session::OnReply(const Outstanding& request, const Reply& reply, double 
       return verdict;
     case FrameStatus::kEpoch:
       Acknowledge(reply.last_seq, now, &verdict);  // what was applied is not discarded
-      if (!OnEpochs(reply, &verdict) && request.relied && !resend_) ++refused_;
+      if (!OnEpochs(reply, &verdict) && request.relies && !resend_) rings_.Accepted(false);
       break;
     case FrameStatus::kOutOfMemory:
       verdict.failure = kStoreOutOfMemory;
@@ -215,7 +142,7 @@ Verdict Session::OnReply(const Outstanding& request, const Reply& reply, double 
 
 Verdict::Answer Session::OnOk(const Outstanding& request, const Reply& reply, double now, Verdict* verdict) {
   backoff_.Succeeded();
-  if (request.relied) refused_ = 0;
+  if (request.relies) rings_.Accepted(true);
   const bool late = reply.last_seq < log_.applied();
   Acknowledge(reply.last_seq, now, verdict);
   if (request.first_push != 0 && reply.last_seq >= request.first_push) {

@@ -32,10 +32,9 @@
 #include <vector>
 
 #include "het_tf/core/client/backoff.h"
-#include "het_tf/core/client/cached_tables.h"
+#include "het_tf/core/client/client_rings.h"
 #include "het_tf/core/client/partition_read.h"
 #include "het_tf/core/client/push_log.h"
-#include "het_tf/core/wire/named_keys.h"
 #include "het_tf/core/wire/reply.h"
 #include "het_tf/core/wire/request.h"
 
@@ -99,13 +98,11 @@ class Session {
     uint64_t incarnation = 0;    // that it named as known
     ClientId client;             // the answer's last_seq is about this id
     bool subscribes = false;     // the answer names subscribed rows that have moved
-    // How many keys its tables' rings had behind it; and whether it relied on rings that were there before.
-    std::vector<std::pair<uint64_t, uint64_t>> named{};
-    bool relied = false;
+    bool relies = false;         // on rings that were there before (client_rings.h)
   };
 
   Session(uint32_t partition, ClientId client, const Config* config)
-      : config_(config), partition_(partition), client_(client) {}
+      : config_(config), partition_(partition), client_(client), rings_(config->far_keys) {}
 
   uint32_t partition() const { return partition_; }
   const ClientId& client() const { return client_; }
@@ -134,10 +131,7 @@ class Session {
   void Ask(PartitionReadPtr read) { waiting_.push_back(std::move(read)); }
   // The next request, if one may go out now. Nothing changes by asking, until it is sent.
   bool Next(double now, Outgoing* next);
-  // Names the keys of a request that has all its lists, of tables whose keys are far apart.
-  void NameLists(const CachedTables& tables, OutRequest* request);
-  // Completes the notified keys of an answer. Returns false if it does not fit its request.
-  bool CompleteNotified(const Outstanding& request, Reply* reply) const;
+  ClientRings& rings() { return rings_; }
   // Sets the request's client, seq, after_seq and incarnation.
   void FillIn(const Outgoing& sending, OutRequest* request) const;
   // The epochs of tables, as the partition has reported them; 0: not known yet.
@@ -185,11 +179,6 @@ class Session {
   void OnGone(const Reply& reply, Verdict* verdict);
   Verdict::Answer OnOk(const Outstanding& request, const Reply& reply, double now, Verdict* verdict);
   void Renumber();
-  // How many keys the table's ring had behind the oldest request in flight that says some; `none`: there is
-  // no such request. Its answer can name keys as long as no more than a ring's size were appended since.
-  uint64_t OldestNamed(uint64_t table, uint64_t none) const;
-  // Limit on `refused_`: then keys go in full, to a partition that has no room for rings.
-  static constexpr uint32_t kMostRefused = 3;
 
   const Config* const config_;
   const uint32_t partition_;
@@ -199,8 +188,7 @@ class Session {
   Progress sent_;
   std::deque<Outstanding> outstanding_;
   std::deque<PartitionReadPtr> waiting_;
-  std::map<uint64_t, NamedKeys> names_;  // by table
-  uint32_t refused_ = 0;                 // times in a row that the partition had other rings
+  ClientRings rings_;
   Backoff backoff_;
   Status fatal_;
   bool resend_ = false;  // all unapplied frames must be sent again, once nothing is in flight

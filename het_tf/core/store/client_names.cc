@@ -60,7 +60,7 @@ size_t ClientNames::bytes() const {
   return sum;
 }
 
-void ClientNames::Clear() {
+void ClientNames::Clear() noexcept {
   clients_.clear();
   places_ = 0;
 }

@@ -24,7 +24,7 @@ class ClientNames {
   NamedKeys* Begin(const ClientId& client, uint64_t table, uint32_t size) noexcept;
   // `now`: seconds. Call now and then: a client without a Find since the call before is silent.
   void ForgetSilent(uint32_t now);
-  void Clear();
+  void Clear() noexcept;
   size_t bytes() const;
 
  private:

@@ -42,8 +42,17 @@ bool CompleteTable(const NamedKeys* ring, TableRequest* t) {
   const auto complete = [&](const Vector<uint32_t>& names, Vector<Key>* keys) {
     return CompleteKeys(*ring, ring->appended(), names, keys);
   };
-  return complete(t->push_names, &t->push_keys) && complete(t->check_names, &t->check_keys) &&
-         complete(t->fetch_names, &t->fetch_keys) && complete(t->dropped_names, &t->dropped);
+  return complete(t->names.push, &t->push_keys) && complete(t->names.check, &t->check_keys) &&
+         complete(t->names.fetch, &t->fetch_keys) && complete(t->names.dropped, &t->dropped);
+}
+
+// Appends the keys that a request had in full to its client's rings.
+void AppendNames(const Request& q, ClientNames* names) {
+  for (const TableRequest& t : q.tables) {
+    if (t.ring == 0) continue;
+    NamedKeys* const ring = t.anew ? names->Begin(q.client, t.table, t.ring) : names->Find(q.client, t.table);
+    if (ring != nullptr) AppendInFull(t, ring);
+  }
 }
 
 // `part`: the number of the request's part.
@@ -171,8 +180,8 @@ FrameStatus Partition::Check(Request* request, const Handling& how, std::string*
       return FrameStatus::kNoTable;
     }
     digest.Add(t.table, shard->epoch());
-    names = names || t.names != 0;
-    if (t.names == 0 || t.anew) continue;
+    names = names || t.ring != 0;
+    if (t.ring == 0 || t.anew) continue;
     const NamedKeys* const ring = names_.Find(q.client, t.table);
     digest.AddNames(ring == nullptr ? 0 : ring->state());
   }
@@ -186,7 +195,7 @@ FrameStatus Partition::Check(Request* request, const Handling& how, std::string*
   size_t bytes = 0;
   for (size_t i = 0; i < q.tables.size(); ++i) {
     TableRequest& t = request->tables[i];
-    if (t.names != 0 && !CompleteTable(t.anew ? nullptr : names_.Find(q.client, t.table), &t)) {
+    if (t.ring != 0 && !CompleteTable(t.anew ? nullptr : names_.Find(q.client, t.table), &t)) {
       *message = "a list names a key that its ring does not have, or does not ascend";
       return FrameStatus::kBadFrame;
     }
@@ -202,15 +211,6 @@ FrameStatus Partition::Check(Request* request, const Handling& how, std::string*
   }
   if (gap) return FrameStatus::kGap;
   return same ? FrameStatus::kOk : FrameStatus::kEpoch;
-}
-
-void Partition::AppendNames(const Request& q) {
-  for (const TableRequest& t : q.tables) {
-    if (t.names == 0) continue;
-    NamedKeys* const ring =
-        t.anew ? names_.Begin(q.client, t.table, t.names) : names_.Find(q.client, t.table);
-    if (ring != nullptr) AppendInFull(t, ring);
-  }
 }
 
 Subscribers::Turn Partition::BeginTurn(const Request& q) {
@@ -266,7 +266,7 @@ void Partition::Answer(const Request& q, Reply* p) {
       if (clock != 0) answer.stored_rows.push_back(store.data(row));
     });
     turn.Notify(&answer.notified_keys);
-    const NamedKeys* const ring = t.names == 0 ? nullptr : names_.Find(q.client, t.table);
+    const NamedKeys* const ring = t.ring == 0 ? nullptr : names_.Find(q.client, t.table);
     if (ring != nullptr) NameKeys(*ring, answer.notified_keys, &answer.notified_names);
     if (!answer.speaks()) --used;
   }
@@ -279,7 +279,7 @@ Replication Partition::Replicate(Request* q, bool lone) {
   Replication replication;
   replication.time = q->time;
   const bool names =
-      std::any_of(q->tables.begin(), q->tables.end(), [](const TableRequest& t) { return t.names != 0; });
+      std::any_of(q->tables.begin(), q->tables.end(), [](const TableRequest& t) { return t.ring != 0; });
   replication.frame = lone && IsPushAlone(*q) && !q->knows_inc && !names;
   if (replication.frame) return replication;
   for (size_t i = 0; i < q->tables.size(); ++i) q->tables[i].epoch = named_[i]->epoch();
@@ -328,7 +328,7 @@ Handled Partition::HandlePart(Request* q, ReplyWriter* replies, const Handling& 
     reply.last_seq = clients_.LastSeq(q->client);
     reply.same_seq = reply.last_seq == q->newest_seq();
     if (reply.same_seq) reply.last_seq = 0;
-    if (reply.status == FrameStatus::kOk) AppendNames(*q);
+    if (reply.status == FrameStatus::kOk) AppendNames(*q, &names_);
     handled.pulled = AnswerTables(*q, &reply);
     replies->Add(reply);
     for (const TableReply& t : reply.tables) handled.rows += t.stored_rows.size();

@@ -116,7 +116,12 @@ class Partition {
   const Subscribers& subscribers() const { return subscribers_; }
   // Soft state: the keys that clients have named (client_names.h).
   ClientNames& names() { return names_; }
-  const ClientNames& names() const { return names_; }
+  // Of what the partition remembers of its clients, and may forget at any moment: subscriptions and names.
+  size_t soft_bytes() const { return subscribers_.bytes() + names_.bytes(); }
+  void ForgetSoft() noexcept {
+    subscribers_.Clear();
+    names_.Clear();
+  }
   // Call at changes of rows other than by HandlePart and sweeps. Returns the change's number, for
   // Shard::MarkChanged.
   uint64_t RowsChanged(uint64_t table) {
@@ -130,14 +135,12 @@ class Partition {
   ChangeLog& changes() { return changes_; }
   const ChangeLog& changes() const { return changes_; }
 
-  // Bytes of rows. Subscribers and names are not included; the rest is small.
+  // Bytes of rows. Soft state is not included; the rest is small.
   size_t bytes() const;
 
  private:
   // Completes lists with names. *same_inc: the request knew the current incarnation.
   FrameStatus Check(Request* request, const Handling& how, std::string* message, bool* same_inc);
-  // Appends the keys that a request had in full to its client's rings.
-  void AppendNames(const Request& request);
   // Returns the data that copies need for a push, before it is applied.
   Replication Replicate(Request* request, bool lone);
   // `owned`: refuses pushes that copies must accept because their owner did.

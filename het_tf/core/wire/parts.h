@@ -20,7 +20,7 @@
 //              u8 flags | [a table that no part has named before:
 //                            u64 table | varint floats an update | varint bound + 1 (0: unbounded)
 //                            varint every [varint early | varint from: with every > 0] | u8 formats | [varint
-//                            block] | varint 2 names + anew]
+//                            block] | varint 2 ring + anew]
 //              [varint its number, unless it is the next one]
 //              [varint pushes | varint left | keys of the others | keys of those that left | ticks | updates]
 //              [varint checks | keys | clocks] [varint fetches | keys] [varint dropped | keys]
@@ -40,7 +40,7 @@
 // all of them. An answer has the inc in full unless the request's digest was right, and its last_seq unless
 // that is the newest push that the request names. An answer omits tables without content.
 //
-// With `names` (named_keys.h) the keys of pushes whose rows stay, of checks and fetches, and those dropped
+// With a ring (named_keys.h) the keys of pushes whose rows stay, of checks and fetches, and those dropped
 // are: for each its name + 1, or 0; then those with 0. The answer has the notified keys so, if a flag says
 // it.
 //

@@ -32,13 +32,29 @@ struct RequestTable {
   Bound bound;
   // The size of the ring by which lists name keys (named_keys.h); 0: there is none, and all lists have keys
   // in full. `anew`: the client begins a ring with this part.
-  uint32_t names = 0;
+  uint32_t ring = 0;
   bool anew = false;
 
   friend bool operator==(const RequestTable& a, const RequestTable& b) {
     return a.table == b.table && a.update_floats == b.update_floats && a.bound == b.bound &&
            a.push_format == b.push_format && a.row_format == b.row_format && a.block == b.block &&
-           a.names == b.names && a.anew == b.anew;
+           a.ring == b.ring && a.anew == b.anew;
+  }
+};
+
+// The names of keys: of the pushes whose rows stay, the checks, the fetches and the dropped. Encode takes all
+// keys, too; Decode gives those that have no name, until CompleteKeys.
+struct ListNames {
+  uint64_t state = 0;  // of the ring; for Encode, as TableRequest::epoch
+  Vector<uint32_t> push;
+  Vector<uint32_t> check;
+  Vector<uint32_t> fetch;
+  Vector<uint32_t> dropped;
+
+  // Leaves the memory to the next part.
+  void Clear() {
+    state = 0;
+    for (Vector<uint32_t>* list : {&push, &check, &fetch, &dropped}) list->clear();
   }
 };
 
@@ -46,14 +62,8 @@ struct RequestTable {
 // from where they are.
 template <template <typename> class List>
 struct TableRequestOf : RequestTable {
-  uint64_t epoch = 0;        // for Encode; Decode leaves it 0: see Request::digest
-  uint64_t names_state = 0;  // the same, of the ring
-  // With a ring: the names of the pushes whose rows stay, of the checks, the fetches and the dropped. Encode
-  // takes all keys, too; Decode gives those that have no name, until CompleteKeys.
-  Vector<uint32_t> push_names;
-  Vector<uint32_t> check_names;
-  Vector<uint32_t> fetch_names;
-  Vector<uint32_t> dropped_names;
+  uint64_t epoch = 0;  // for Encode; Decode leaves it 0: see Request::digest
+  ListNames names;     // with a ring
   // push
   List<Key> push_keys;
   List<uint32_t> push_ticks;
@@ -74,15 +84,15 @@ struct TableRequestOf : RequestTable {
   Vector<Key> dropped;
 
   // Also before CompleteKeys.
-  size_t pushes() const { return std::max(push_keys.size(), push_names.size() + left); }
-  size_t fetches() const { return std::max(fetch_keys.size(), fetch_names.size()); }
-  size_t drops() const { return std::max(dropped.size(), dropped_names.size()); }
+  size_t pushes() const { return std::max(push_keys.size(), names.push.size() + left); }
+  size_t fetches() const { return std::max(fetch_keys.size(), names.fetch.size()); }
+  size_t drops() const { return std::max(dropped.size(), names.dropped.size()); }
 
   // Empties the lists, whose memory the next part uses again, and forgets the epoch; the next part
   // writes all the rest.
   void Clear() {
-    epoch = names_state = 0;
-    for (Vector<uint32_t>* each : {&push_names, &check_names, &fetch_names, &dropped_names}) each->clear();
+    epoch = 0;
+    names.Clear();
     for (Vector<Key>* keys : {&push_keys, &check_keys, &fetch_keys, &dropped}) keys->clear();
     push_ticks.clear();
     push_updates.clear();
@@ -130,9 +140,9 @@ void AppendInFull(const TableRequestOf<List>& t, NamedKeys* ring) {
       if (names[i] == 0) ring->Append(keys[i]);
     }
   };
-  append(t.push_names, t.push_keys);
-  append(t.check_names, t.check_keys);
-  append(t.fetch_names, t.fetch_keys);
+  append(t.names.push, t.push_keys);
+  append(t.names.check, t.check_keys);
+  append(t.names.fetch, t.fetch_keys);
 }
 
 using TableRequest = TableRequestOf<Vector>;

@@ -112,9 +112,9 @@ bool frame::ReadHead(Reader* r, RequestTable* head) {
   head->row_format = static_cast<RowFormat>(formats >> 4);
   if (formats != 0) head->block = Narrow(r->Varint(), &ok);
   const uint64_t names = r->Varint();
-  head->names = Narrow(names / 2, &ok);
+  head->ring = Narrow(names / 2, &ok);
   head->anew = names % 2 != 0;
-  ok = ok && (names == 0 || NamedKeys::IsSize(head->names));
+  ok = ok && (names == 0 || NamedKeys::IsSize(head->ring));
   return r->ok() && ok && IsRowFormat(formats & 15) && IsRowFormat(formats >> 4);
 }
 
@@ -124,7 +124,7 @@ Status RequestParts::ReadTable(TableRequest* t, uint8_t flags) {
   bool ok = true;
   HET_RETURN_IF_ERROR(tables_.Read(flags, &r, t));
   const auto keys = [&](uint64_t n, Vector<uint32_t>* names, Vector<Key>* in_full) {
-    t->names == 0 ? ReadAscending(n, &r, in_full) : ReadNamed(n, &r, names, in_full);
+    t->ring == 0 ? ReadAscending(n, &r, in_full) : ReadNamed(n, &r, names, in_full);
   };
   t->subscribe = has(request::kSubscribe);
   t->left = 0;
@@ -132,7 +132,7 @@ Status RequestParts::ReadTable(TableRequest* t, uint8_t flags) {
     const uint64_t pushes = r.Varint();
     t->left = Narrow(r.Varint(), &ok);
     if (t->left > pushes) return Broken("a push");
-    keys(pushes - t->left, &t->push_names, &t->push_keys);
+    keys(pushes - t->left, &t->names.push, &t->push_keys);
     ReadAscending(t->left, &r, &t->push_keys);
     if (!r.ok()) return Broken("a push");
     t->push_ticks.resize(pushes);
@@ -149,12 +149,12 @@ Status RequestParts::ReadTable(TableRequest* t, uint8_t flags) {
   }
   if (has(request::kCheck)) {
     const uint64_t checks = r.Varint();
-    keys(checks, &t->check_names, &t->check_keys);
+    keys(checks, &t->names.check, &t->check_keys);
     ReadClocks(checks, &r, &t->check_clocks);
     if (!r.ok() || t->check_clocks.size() != checks) return Broken("its checks");
   }
-  if (has(request::kFetch)) keys(r.Varint(), &t->fetch_names, &t->fetch_keys);
-  if (has(request::kDropped)) keys(r.Varint(), &t->dropped_names, &t->dropped);
+  if (has(request::kFetch)) keys(r.Varint(), &t->names.fetch, &t->fetch_keys);
+  if (has(request::kDropped)) keys(r.Varint(), &t->names.dropped, &t->dropped);
   return r.ok() ? Status() : Broken("its fetches");
 }
 

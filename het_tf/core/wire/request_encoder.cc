@@ -25,8 +25,8 @@ size_t SizeBound(Span<const Q> parts) {
       bytes += 80 +
                10 * (t.push_keys.size() + t.check_keys.size() + t.check_clocks.size() + t.fetch_keys.size() +
                      t.dropped.size()) +
-               5 * (t.push_ticks.size() + t.push_names.size() + t.check_names.size() + t.fetch_names.size() +
-                    t.dropped_names.size()) +
+               5 * (t.push_ticks.size() + t.names.push.size() + t.names.check.size() + t.names.fetch.size() +
+                    t.names.dropped.size()) +
                t.push_keys.size() * MostRowBytes(t.push_format, t.block, t.update_floats);
     }
   }
@@ -125,7 +125,7 @@ class RequestWriter {
     for (const TableOf& t : q.tables) {
       if (!Takes(t)) continue;
       digest.Add(t.table, t.epoch);
-      if (!push_only_ && t.names != 0 && !t.anew) digest.AddNames(t.names_state);
+      if (!push_only_ && t.ring != 0 && !t.anew) digest.AddNames(t.names.state);
     }
     w_.Fixed(digest.value(q.request_id));
   }
@@ -135,7 +135,7 @@ class RequestWriter {
     RequestTable head = t;
     if (push_only_) {
       head.bound = Bound();
-      head.names = 0;
+      head.ring = 0;
       head.anew = false;
     }
     uint8_t flags = heads_.Find(head);
@@ -154,7 +154,7 @@ class RequestWriter {
       const size_t stay = t.push_keys.size() - t.left;
       w_.Varint(t.pushes());
       w_.Varint(t.left);
-      Keys(head.names, t.push_names, Span<const Key>(t.push_keys.data(), stay));
+      Keys(head.ring, t.names.push, Span<const Key>(t.push_keys.data(), stay));
       WriteAscending(Span<const Key>(t.push_keys.data() + stay, t.left), &w_);
       WriteTicks(t.push_ticks, &w_);
       rows = out_->size();
@@ -167,16 +167,16 @@ class RequestWriter {
     }
     if ((flags & request::kCheck) != 0) {
       w_.Varint(t.check_clocks.size());
-      Keys(head.names, t.check_names, t.check_keys);
+      Keys(head.ring, t.names.check, t.check_keys);
       WriteClocks(t.check_clocks, &w_);
     }
     if ((flags & request::kFetch) != 0) {
       w_.Varint(t.fetches());
-      Keys(head.names, t.fetch_names, t.fetch_keys);
+      Keys(head.ring, t.names.fetch, t.fetch_keys);
     }
     if ((flags & request::kDropped) != 0) {
       w_.Varint(t.drops());
-      Keys(head.names, t.dropped_names, t.dropped);
+      Keys(head.ring, t.names.dropped, t.dropped);
     }
     if (sizes_ != nullptr) sizes_->push_back({out_->size() - begin, rows});
   }
@@ -220,7 +220,7 @@ void frame::WriteHead(const RequestTable& head, Writer* w) {
                                             static_cast<uint8_t>(head.row_format) << 4);
   w->Fixed(formats);
   if (formats != 0) w->Varint(head.block);
-  w->Varint(2 * uint64_t{head.names} + (head.anew ? 1 : 0));
+  w->Varint(2 * uint64_t{head.ring} + (head.anew ? 1 : 0));
 }
 
 EpochDigest::EpochDigest(uint64_t inc) : digest_(Mix64(inc ^ 0x68657465706f6368)) {}

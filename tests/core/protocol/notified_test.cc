@@ -65,9 +65,9 @@ TEST_F(Notified, HashesAreNamedOnceTheyAreKnown) {
   size_t names = 0;
   for (const Request& request : Sent(0)) {
     for (const TableRequest& t : request.tables) {
-      EXPECT_NE(t.names, 0u);
+      EXPECT_NE(t.ring, 0u);
       EXPECT_FALSE(t.anew);
-      names += t.push_names.size() + t.fetch_names.size();
+      names += t.names.push.size() + t.names.fetch.size();
       EXPECT_EQ(t.push_keys.size() + t.fetch_keys.size(), 0u);
     }
   }

@@ -190,11 +190,11 @@ TEST_F(PartitionTest, NamesAreOfTheRingThatBothHave) {
   NamedKeys ring(4, 4);
   const auto named = [&](Request q, bool anew = false) {
     TableRequest& t = q.tables[0];
-    t.names = ring.size();
+    t.ring = ring.size();
     t.anew = anew;
-    t.names_state = ring.state();
-    NameKeys(ring, t.push_keys, &t.push_names);
-    NameKeys(ring, t.fetch_keys, &t.fetch_names);
+    t.names.state = ring.state();
+    NameKeys(ring, t.push_keys, &t.names.push);
+    NameKeys(ring, t.fetch_keys, &t.names.fetch);
     return q;
   };
   const auto taken = [&](const Request& q) {
@@ -212,13 +212,13 @@ TEST_F(PartitionTest, NamesAreOfTheRingThatBothHave) {
 
   Request q = named(NextPush({1, 2}));
   for (const Vector<uint32_t>& names : {Vector<uint32_t>{1, 1}, {2, 1}, {1, 4}, {1, 9}}) {
-    q.tables[0].push_names = names;
+    q.tables[0].names.push = names;
     ExpectRefused(q, "names a key that its ring does not have, or does not ascend");
   }
   // A request of before, and one whose client has another ring: refused, and the ring stays as it is.
   const Bytes before = State();
   q = named(NextPush({1, 2}));
-  q.tables[0].names_state ^= 1;
+  q.tables[0].names.state ^= 1;
   EXPECT_EQ(Handle(q, Owner()).status, FrameStatus::kEpoch);
   q = named(NextPush({3, 4, 5, 6}));
   Request late = q;

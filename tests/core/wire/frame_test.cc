@@ -93,13 +93,13 @@ Request RandomRequest(Random* r, const Request& before) {
     t.subscribe = r->Chance(0.3);
     AnyKeys(r, &t.dropped);
     if (r->Chance(0.5)) continue;
-    t.names = 1 << r->Below(15);
+    t.ring = 1 << r->Below(15);
     t.anew = r->Chance(0.5);
-    t.names_state = r->Next();
-    AnyNames(r, t.push_keys.size() - t.left, &t.push_names);
-    AnyNames(r, t.check_keys.size(), &t.check_names);
-    AnyNames(r, t.fetch_keys.size(), &t.fetch_names);
-    AnyNames(r, t.dropped.size(), &t.dropped_names);
+    t.names.state = r->Next();
+    AnyNames(r, t.push_keys.size() - t.left, &t.names.push);
+    AnyNames(r, t.check_keys.size(), &t.names.check);
+    AnyNames(r, t.fetch_keys.size(), &t.names.fetch);
+    AnyNames(r, t.dropped.size(), &t.names.dropped);
   }
   return q;
 }
@@ -120,7 +120,7 @@ uint32_t DigestOf(const Request& q, uint64_t inc) {
   EpochDigest digest(inc);
   for (const TableRequest& t : q.tables) {
     digest.Add(t.table, t.epoch);
-    if (t.names != 0 && !t.anew) digest.AddNames(t.names_state);
+    if (t.ring != 0 && !t.anew) digest.AddNames(t.names.state);
   }
   return digest.value(q.request_id);
 }
@@ -146,12 +146,14 @@ void ExpectSame(const Request& p, const Request& q, bool says_inc) {
     using T = TableRequest;
     const TableRequest& t = q.tables[i];
     ExpectMembers(p.tables[i], t, &T::table, &T::update_floats, &T::push_ticks, &T::left, &T::push_updates,
-                  &T::push_format, &T::row_format, &T::block, &T::bound, &T::names, &T::anew, &T::push_names,
-                  &T::check_clocks, &T::check_names, &T::fetch_names, &T::subscribe, &T::dropped_names);
-    EXPECT_EQ(p.tables[i].push_keys, InFull(t.push_names, t.push_keys));
-    EXPECT_EQ(p.tables[i].check_keys, InFull(t.check_names, t.check_keys));
-    EXPECT_EQ(p.tables[i].fetch_keys, InFull(t.fetch_names, t.fetch_keys));
-    EXPECT_EQ(p.tables[i].dropped, InFull(t.dropped_names, t.dropped));
+                  &T::push_format, &T::row_format, &T::block, &T::bound, &T::ring, &T::anew, &T::check_clocks,
+                  &T::subscribe);
+    ExpectMembers(p.tables[i].names, t.names, &ListNames::push, &ListNames::check, &ListNames::fetch,
+                  &ListNames::dropped);
+    EXPECT_EQ(p.tables[i].push_keys, InFull(t.names.push, t.push_keys));
+    EXPECT_EQ(p.tables[i].check_keys, InFull(t.names.check, t.check_keys));
+    EXPECT_EQ(p.tables[i].fetch_keys, InFull(t.names.fetch, t.fetch_keys));
+    EXPECT_EQ(p.tables[i].dropped, InFull(t.names.dropped, t.dropped));
   }
 }
 
@@ -235,10 +237,9 @@ TEST(RequestFrame, ThePushPartAlone) {
       push.tables.push_back(t);
       TableRequest& of = push.tables.back();
       of.check_keys.clear(), of.check_clocks.clear(), of.fetch_keys.clear(), of.dropped.clear();
-      for (Vector<uint32_t>* names : {&of.push_names, &of.check_names, &of.fetch_names, &of.dropped_names})
-        names->clear();
+      of.names.Clear();
       of.subscribe = of.anew = false;
-      of.names = 0;
+      of.ring = 0;
       of.bound = Bound();
     }
     push.after_seq = q.seq;

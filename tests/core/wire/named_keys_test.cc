@@ -40,7 +40,9 @@ TEST(NamedKeys, AKeyHasTheNameOfItsNewestPlace) {
         const bool named = name < size && at > 0 && at + size > then && all.size() - (at - 1) <= 2 * size;
         const Key* const key = ring.At(name, then);
         ASSERT_EQ(key != nullptr, named) << name << " of " << then;
-        if (named) ASSERT_EQ(*key, all[at - 1]);
+        if (named) {
+          ASSERT_EQ(*key, all[at - 1]);
+        }
       }
     }
     EXPECT_EQ(ring.At(0, all.size() + 1), nullptr);

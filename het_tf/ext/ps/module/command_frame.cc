@@ -80,8 +80,7 @@ int Answer(RedisModuleCtx* ctx, size_t bytes_in, const Bytes& reply) {
 void LimitSubscribers(RedisModuleCtx* ctx, Partition* partition) {
   const bool full = OutOfMemory(ctx);
   Subscribers& subscribers = partition->subscribers();
-  if (full) subscribers.Clear();
-  if (full) partition->names().Clear();
+  if (full) partition->ForgetSoft();
   subscribers.set_limit(full ? 0 : Subscribers::kMostRows);
 }
 

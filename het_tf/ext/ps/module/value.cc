@@ -183,7 +183,7 @@ size_t RowsOf(const Partition& partition) {
 
 size_t MemoryOf(const Partition& partition) {
   constexpr size_t kMapNode = 4 * sizeof(void*);
-  return sizeof(Partition) + partition.bytes() + partition.subscribers().bytes() + partition.names().bytes() +
+  return sizeof(Partition) + partition.bytes() + partition.soft_bytes() +
          partition.shards().size() * (sizeof(Shard) + kMapNode) +
          partition.clients().all().size() * (sizeof(ClientId) + sizeof(ClientState) + kMapNode);
 }

@@ -131,8 +131,7 @@ Result<ReplayOutcome> Replay::Run() {
   for (uint32_t p = 0; p < settings_.partitions; ++p) {
     service_.WithPartition(p, [&](Partition& partition) {
       outcome.store_rows += partition.Find(settings_.schema->id())->rows().size();
-      outcome.store_bytes +=
-          partition.bytes() + partition.subscribers().bytes() + partition.names().bytes() + sizeof(Shard);
+      outcome.store_bytes += partition.bytes() + partition.soft_bytes() + sizeof(Shard);
     });
   }
   return outcome;
