@@ -11,16 +11,15 @@ uint32_t RingSize(const CachedTables& tables, uint64_t table) {
   const size_t capacity = tables.at(table).capacity();
   const size_t rows = capacity / tables.layout().OfTable(table).group;
   if (capacity == 0) return 0;
-  uint32_t size = 16;
-  while (size < rows + rows / 2 && size < NamedKeys::kMostPlaces) size *= 2;
-  return size;
+  return static_cast<uint32_t>(std::min<size_t>(16 + rows + rows / 2, NamedKeys::kMostPlaces));
 }
 
 // Whether the keys, in full, take more bytes than names.
 bool FarApart(Span<const Key> keys, uint64_t far) {
   if (keys.empty()) return false;
-  const auto from = keys.size() == 1 ? 0 : static_cast<uint64_t>(keys[0]);
-  return (static_cast<uint64_t>(keys[keys.size() - 1]) - from) / keys.size() >= far;
+  const Key first = keys[0];
+  if (keys.size() == 1) return static_cast<uint64_t>(first < 0 ? ~first : first) >= far;
+  return (static_cast<uint64_t>(keys[keys.size() - 1]) - static_cast<uint64_t>(first)) / keys.size() >= far;
 }
 
 }  // namespace

@@ -28,9 +28,9 @@ namespace het {
 class NamedKeys {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
-  // A limit on `size`, which must be a power of two.
+  // A limit on `size`.
   static constexpr uint32_t kMostPlaces = 1 << 14;
-  static bool IsSize(uint32_t size) { return size != 0 && size <= kMostPlaces && (size & (size - 1)) == 0; }
+  static bool IsSize(uint32_t size) { return size != 0 && size <= kMostPlaces; }
 
   NamedKeys(uint32_t size, uint32_t kept) : size_(size), kept_(kept), state_(Mix64(size)) {}
 
