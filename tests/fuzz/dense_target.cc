@@ -2,9 +2,6 @@
 // refused, and the tensors of an opened file lie in it.
 //
 // An input is the file.
-#include <unistd.h>
-
-#include <string>
 
 #include "het_tf/ext/serving/cc/follow/dense_file.h"
 #include "tests/fuzz/target.h"

@@ -2,10 +2,8 @@
 // sampled from every node.
 //
 // The header's checksum is made right before the file is opened: else nothing but it would be tried.
-#include <unistd.h>
 
 #include <algorithm>
-#include <string>
 
 #include "het_tf/inputs/graph/neighbour_sampler.h"
 #include "tests/fuzz/target.h"
@@ -14,22 +12,15 @@
 namespace het::fuzz {
 namespace {
 
-using het::testing::TestGraph;
-
-Bytes SeedGraph(bool weighted, uint32_t types, uint32_t neighbour_bytes) {
-  TestGraph graph{std::vector<std::vector<het::testing::TestEdge>>(5)};
-  graph.nodes[0] = {{1, 1.0, 0}, {2, 2.0, 0}, {4, 0.5, 1}};
-  graph.nodes[3] = {{4, 1.0, 1}};
-  graph.weighted = weighted;
-  graph.types = types;
-  graph.neighbour_bytes = neighbour_bytes;
-  const std::string bytes = het::testing::GraphBytes(graph);
-  return Bytes(bytes.begin(), bytes.end());
-}
+using het::testing::SmallGraph;
 
 std::vector<Bytes> GraphSeeds() {
-  return {SeedGraph(false, 0, 4), SeedGraph(false, 0, 8), SeedGraph(true, 0, 4), SeedGraph(false, 2, 4),
-          SeedGraph(true, 2, 8)};
+  std::vector<Bytes> seeds;
+  for (const auto& graph : {SmallGraph(false, 0), SmallGraph(false, 0, 8), SmallGraph(true, 0),
+                            SmallGraph(false, 2), SmallGraph(true, 2, 8)}) {
+    seeds.push_back(Text(het::testing::GraphBytes(graph)));
+  }
+  return seeds;
 }
 
 void SampleAll(const graph::GraphFile& file) {

@@ -6,16 +6,13 @@
 // length and the checksum are made right in the head before the file is opened, unless the byte says not to:
 // else nothing except them would be tried. So is the checksum of the first position.
 
-#include <cstddef>
-#include <cstring>
 #include <filesystem>
-#include <string>
 
-#include "het_tf/core/base/checksum.h"
 #include "het_tf/ext/serving/cc/follow/live_reader.h"
 #include "het_tf/ext/serving/cc/follow/live_writer.h"
 #include "het_tf/ext/serving/cc/serve/serve_writer.h"
 #include "tests/fuzz/target.h"
+#include "tests/testing/change_head.h"
 
 namespace het::fuzz {
 namespace {
@@ -86,28 +83,21 @@ class Folder {
 
 template <typename Head>
 void MakeHeadRight(const Bytes& good, Bytes* bytes) {
-  if (bytes->size() < sizeof(Head)) return;
-  Head head;
   Head wanted;
-  std::memcpy(&head, bytes->data(), sizeof head);
   std::memcpy(&wanted, good.data(), sizeof wanted);
-  head.base = wanted.base;
-  head.run = wanted.run;
-  head.file_bytes = bytes->size();
-  if constexpr (std::is_same_v<Head, ControlHead>)
-    std::memcpy(head.boot_id, wanted.boot_id, sizeof head.boot_id);
-  head.checksum = Checksum::Of(&head, offsetof(Head, checksum));
-  std::memcpy(bytes->data(), &head, sizeof head);
+  testing::ChangeHead<Head>(bytes, [&](Head* head) {
+    head->base = wanted.base;
+    head->run = wanted.run;
+    head->file_bytes = bytes->size();
+    if constexpr (std::is_same_v<Head, ControlHead>)
+      std::memcpy(head->boot_id, wanted.boot_id, sizeof head->boot_id);
+  });
 }
 
 void MakeRight(Part part, const Bytes& good, Bytes* bytes) {
   if (part == kControl) MakeHeadRight<ControlHead>(good, bytes);
   if (part == kTable) MakeHeadRight<TableHead>(good, bytes);
-  if (part != kPositions || bytes->size() < sizeof(PositionRecord)) return;
-  PositionRecord position;
-  std::memcpy(&position, bytes->data(), sizeof position);
-  position.checksum = Checksum::Of(&position, offsetof(PositionRecord, checksum));
-  std::memcpy(bytes->data(), &position, sizeof position);
+  if (part == kPositions) testing::ChangeHead<PositionRecord>(bytes, [](PositionRecord*) {});
 }
 
 void RequireServedOrDamaged(const Status& status) {

@@ -3,11 +3,9 @@
 //
 // An input is what comes from the other rank, which then ends.
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <optional>
-#include <string>
 
 #include "het_tf/core/base/alloc.h"
 #include "het_tf/ext/workers/cc/mesh.h"

@@ -6,12 +6,10 @@
 // closes.
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <mutex>
-#include <string>
 #include <thread>
 
 #include "het_tf/ext/ps/client/cluster.h"
@@ -99,21 +97,16 @@ std::string ReadPieces(Span<const uint8_t> input, size_t piece, bool direct) {
 }
 
 std::vector<Bytes> Seeds() {
-  return {Text("+OK\r\n"),
-          Text("-ERR This instance has cluster support disabled\r\n"),
-          Text(":12\r\n"),
-          Text("$-1\r\n"),
-          Text("$5\r\nhello\r\n"),
-          Text("*0\r\n"),
-          Text("-MOVED 3999 127.0.0.1:6381\r\n"),
-          Text("-LOADING\r\n"),
-          Text("*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:7000\r\n$"
-               "2\r\nid\r\n"),
-          Text("*2\r\n*3\r\n:0\r\n:8191\r\n*2\r\n$1\r\na\r\n:1\r\n*3\r\n:"
-               "8192\r\n:16383\r\n*2\r\n$1\r\nb\r\n:"
-               "2\r\n"),
-          Text("$20\r\ntoo short"),
-          Text("$40\r\nlonger than two pieces of those that we.\r\n:1\r\n")};
+  std::vector<Bytes> seeds;
+  for (const char *text :
+       {"+OK\r\n", "-ERR This instance has cluster support disabled\r\n", ":12\r\n", "$-1\r\n",
+        "$5\r\nhello\r\n", "*0\r\n", "-MOVED 3999 127.0.0.1:6381\r\n", "-LOADING\r\n",
+        "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:7000\r\n$2\r\nid\r\n",
+        "*2\r\n*3\r\n:0\r\n:8191\r\n*2\r\n$1\r\na\r\n:1\r\n*3\r\n:8192\r\n:16383\r\n*2\r\n$1\r\nb\r\n:2\r\n",
+        "$20\r\ntoo short", "$40\r\nlonger than two pieces of those that we.\r\n:1\r\n"}) {
+    seeds.push_back(Text(text));
+  }
+  return seeds;
 }
 
 void Run(const uint8_t *data, size_t size) {

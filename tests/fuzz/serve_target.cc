@@ -3,14 +3,12 @@
 //
 // The header's checksum, and the spec's, are made right before the file is
 // opened: else nothing but them would be tried.
-#include <cstddef>
-#include <string>
 
-#include "het_tf/core/base/checksum.h"
 #include "het_tf/ext/serving/cc/serve/row_lookup.h"
 #include "het_tf/ext/serving/cc/serve/serve_file.h"
 #include "het_tf/ext/serving/cc/serve/serve_writer.h"
 #include "tests/fuzz/target.h"
+#include "tests/testing/change_head.h"
 
 namespace het::fuzz {
 namespace {
@@ -32,14 +30,11 @@ Bytes MakeFile(const Schema &schema, const WriteOptions &options, Key keys) {
 }
 
 void MakeChecksumsRight(Bytes *bytes) {
-  if (bytes->size() < sizeof(Header)) return;
-  Header header;
-  std::memcpy(&header, bytes->data(), sizeof header);
-  if (header.spec_offset <= bytes->size() && header.spec_bytes <= bytes->size() - header.spec_offset) {
-    header.spec_checksum = Checksum::Of(bytes->data() + header.spec_offset, header.spec_bytes);
-  }
-  header.checksum = Checksum::Of(&header, offsetof(Header, checksum));
-  std::memcpy(bytes->data(), &header, sizeof header);
+  testing::ChangeHead<Header>(bytes, [bytes](Header *header) {
+    if (header->spec_offset > bytes->size() || header->spec_bytes > bytes->size() - header->spec_offset)
+      return;
+    header->spec_checksum = Checksum::Of(bytes->data() + header->spec_offset, header->spec_bytes);
+  });
 }
 
 void ReadAll(const ServeFile &file) {

@@ -1,8 +1,6 @@
 #include "tests/testing/engine_step.h"
 
 #include <map>
-#include <string>
-#include <vector>
 
 #include "het_tf/core/base/memory_edge.h"
 #include "tests/testing/keep_and_apply.h"

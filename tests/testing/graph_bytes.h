@@ -2,14 +2,12 @@
 #pragma once
 
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <vector>
 
-#include "het_tf/core/base/checksum.h"
 #include "het_tf/inputs/graph/graph_format.h"
+#include "tests/testing/change_head.h"
 
 namespace het::testing {
 
@@ -27,11 +25,7 @@ struct TestGraph {
 };
 
 inline void SealGraph(std::string* bytes) {
-  graph::Header header;
-  if (bytes->size() < sizeof header) return;
-  std::memcpy(&header, bytes->data(), sizeof header);
-  header.checksum = Checksum::Of(&header, offsetof(graph::Header, checksum));
-  std::memcpy(bytes->data(), &header, sizeof header);
+  ChangeHead<graph::Header>(bytes, [](graph::Header*) {});
 }
 
 template <typename T>
@@ -79,6 +73,13 @@ inline std::string GraphBytes(const TestGraph& graph) {
   std::memcpy(bytes.data(), &header, sizeof header);
   SealGraph(&bytes);
   return bytes;
+}
+
+inline TestGraph SmallGraph(bool weighted, uint32_t types, uint32_t neighbour_bytes = 4) {
+  TestGraph graph{std::vector<std::vector<TestEdge>>(5), weighted, types, neighbour_bytes};
+  graph.nodes[0] = {{1, 1.0, 0}, {2, 2.0, 0}, {4, 0.5, 1}};
+  graph.nodes[3] = {{4, 1.0, 1}};
+  return graph;
 }
 
 }  // namespace het::testing

@@ -1,14 +1,9 @@
 #include "tests/testing/stored_rows.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <numeric>
 #include <random>
 #include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "het_tf/core/store/local_store.h"
 #include "het_tf/ext/checkpoint/cc/row_reader.h"
@@ -44,6 +39,14 @@ std::vector<uint32_t> AllPartitions(const TableStore& store) {
 
 std::vector<Position> PositionsOf(TableStore* store, const TableSchema& schema) {
   return ValueOf(store->State(schema)).positions;
+}
+
+void AssignRows(TableStore* store, const TableSchema& schema, Key first, size_t count, float value) {
+  const std::vector<float> row(schema.row_floats(), value);
+  for (size_t i = 0; i < count; ++i) {
+    const Key key = first + static_cast<Key>(i);
+    ASSERT_TRUE(store->Assign(schema, {&key, 1}, row.data(), true).ok());
+  }
 }
 
 std::vector<std::string> Save(TableStore* store, const std::string& prefix,

@@ -24,6 +24,9 @@ std::vector<uint32_t> AllPartitions(const TableStore& store);
 // The store's position of each partition, now.
 std::vector<Position> PositionsOf(TableStore* store, const TableSchema& schema);
 
+// Sets the rows of so many keys: each float, also of their slots, is `value`.
+void AssignRows(TableStore* store, const TableSchema& schema, Key first, size_t count, float value = 1);
+
 // Saves one file for every `group` partitions: FOLDER/NAME-0, ...
 std::vector<std::string> Save(TableStore* store, const std::string& prefix,
                               const std::vector<SavedTable>& tables, uint32_t group = 3);

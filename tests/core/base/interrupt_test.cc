@@ -29,6 +29,12 @@ class InterruptsTest : public ::testing::Test {
     before_ = signal(SIGINT, [](int) { ++caught; });
   }
   ~InterruptsTest() override { signal(SIGINT, before_); }
+  // A signal ends an op's wait.
+  static void EndAnOp() {
+    const Interrupts scope(By::kOp);
+    raise(SIGINT);
+    Await([] { return Interrupts::Due(0); });
+  }
 
  private:
   void (*before_)(int);
@@ -108,11 +114,7 @@ TEST_F(InterruptsTest, AnotherScopeBeginsAnew) {
 
 // TensorFlow's exception passes the signal on; the time limit must not do it again, nor with a later signal.
 TEST_F(InterruptsTest, AnEndedOpWaitsForItsException) {
-  {
-    const Interrupts scope(By::kOp);
-    raise(SIGINT);
-    Await([] { return Interrupts::Due(0); });
-  }
+  EndAnOp();
   EXPECT_EQ(caught, 0);
   EXPECT_TRUE(Interrupts::PassOn());
   EXPECT_FALSE(Interrupts::PassOn());
@@ -124,11 +126,7 @@ TEST_F(InterruptsTest, AnEndedOpWaitsForItsException) {
 }
 
 TEST_F(InterruptsTest, ASignalIsNotLostWithoutAnException) {
-  {
-    const Interrupts scope(By::kOp);
-    raise(SIGINT);
-    Await([] { return Interrupts::Due(0); });
-  }
+  EndAnOp();
   Await([] { return caught == 1; });
 }
 

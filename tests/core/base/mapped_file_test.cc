@@ -1,11 +1,9 @@
 // Mapped files: refused paths, checks of the head, and spans inside the file.
 #include "het_tf/core/base/mapped_file.h"
 
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <cstring>
-#include <fstream>
 #include <optional>
 
 #include "het_tf/core/base/checksum.h"

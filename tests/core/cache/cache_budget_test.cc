@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <vector>
 
 #include "het_tf/core/cache/table_cache.h"
 #include "het_tf/core/client/cached_tables.h"

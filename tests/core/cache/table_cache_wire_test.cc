@@ -1,12 +1,8 @@
 // What a push takes of an update, and what it leaves, where rows travel in a smaller format.
-#include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
-#include <memory>
 #include <numeric>
-#include <string>
-#include <vector>
 
 #include "het_tf/core/cache/table_cache.h"
 #include "tests/testing/optimizer_of.h"

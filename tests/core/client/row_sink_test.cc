@@ -133,30 +133,6 @@ TEST_F(RowSinkTest, ALargeReadIsSplit) {
   EXPECT_EQ(asked, wanted);
 }
 
-TEST_F(RowSinkTest, APieceOfAReadTakesWhatBelongsToItsKeys) {
-  auto read = std::make_shared<PartitionRead>();
-  read->partition = 5;
-  TableRead& asked = read->tables.emplace_back(TableRead{cache_});
-  asked.checks = {1, 2, 3};
-  asked.clocks = {11, 12, 13};
-  asked.check_at = {21, 22, 23};
-  asked.fetches = {4};
-  asked.fetch_at = {24};
-  const size_t row_bytes = asked.most_row_bytes();
-  const PartitionReadPtr piece = read->TakePiece(3 * row_bytes);
-  ASSERT_NE(piece, nullptr);
-  EXPECT_EQ(read->TakePiece(3 * row_bytes), nullptr);
-  const TableRead& taken = piece->tables.at(0);
-  EXPECT_EQ(taken.fetches, Vector<Key>({4}));
-  EXPECT_EQ(taken.fetch_at, Vector<uint32_t>({24}));
-  EXPECT_EQ(taken.checks, Vector<Key>({2, 3}));
-  EXPECT_EQ(taken.clocks, Vector<Clock>({12, 13}));
-  EXPECT_EQ(taken.check_at, Vector<uint32_t>({22, 23}));
-  EXPECT_EQ(piece->partition, 5u);
-  EXPECT_EQ(read->tables.at(0).checks, Vector<Key>({1}));
-  EXPECT_EQ(read->TakePiece(1), nullptr) << "a row is never split";
-}
-
 TEST_F(RowSinkTest, RenewFetchesWhatHasBecomeInvalidAndTakesNewBases) {
   const uint32_t a = Line(1, 0, 4), b = Line(2, 0, 5);
   PrivateSink sink(&tables_);

@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "het_tf/core/client/row_sink.h"

@@ -1,8 +1,6 @@
 // The engine's two operations against a plain reference, for direct and cached tables.
 #include "het_tf/core/engine/engine.h"
 
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <chrono>
 #include <map>
@@ -97,19 +95,6 @@ TEST_P(EngineTest, OldTokensStillWork) {
   ASSERT_TRUE(first.Apply(first.Gradients(1)).ok());
   ASSERT_TRUE(first.Lookup(false).ok());
   EXPECT_EQ(first.rows[0][0], -1);
-}
-
-TEST_P(EngineTest, PaddingReadsZerosAndLearnsNothing) {
-  TableSpec spec = Spec("t");
-  spec.initializer = {"constant", 3, 0};
-  Create(spec);
-  StepOf call(&engine_, {{"t", {-1, 5, -1}, Key{-1}}});
-  ASSERT_TRUE(call.Lookup(true).ok());
-  EXPECT_EQ(call.rows[0][0], 0);
-  EXPECT_EQ(call.rows[0][kDim], 3);
-  EXPECT_EQ(call.rows[0][2 * kDim], 0);
-  ASSERT_TRUE(call.Apply(call.Gradients(1)).ok());
-  EXPECT_EQ(engine_.tables().Size("t").value(), 1u);
 }
 
 TEST_P(EngineTest, AssignRemoveClear) {
@@ -264,18 +249,6 @@ TEST_P(EngineTest, ThreadsShareATable) {
   StepOf call(&engine_, {{"t", {100}}});
   ASSERT_TRUE(call.Lookup(false).ok());
   EXPECT_EQ(call.rows[0][0], -2 * 3 * 50);
-}
-
-TEST(EngineErrors, SpecsThatDiffer) {
-  Engine engine("e");
-  ASSERT_TRUE(engine.tables().Create(Spec("t"), {}).ok());
-  EXPECT_TRUE(engine.tables().Create(Spec("t"), {}).ok());
-  EXPECT_EQ(engine.tables().Create(Spec("t", "adam"), {}).code(), Code::kAlreadyExists);
-  EXPECT_EQ(engine.tables().Create(Spec("t"), Cached(5, 5)).code(), Code::kAlreadyExists);
-  EXPECT_EQ(engine.tables().Find("u").status().code(), Code::kNotFound);
-  TableSpec empty = Spec("u");
-  empty.dim = 0;
-  EXPECT_EQ(engine.tables().Create(empty, {}).code(), Code::kInvalidArgument);
 }
 
 TEST(EngineErrors, MoreIdsThanACallHolds) {

@@ -1,13 +1,9 @@
 // Ctrl-C within an op of a step, before it waits for its server.
-#include <gtest/gtest.h>
 #include <signal.h>
 
 #include <atomic>
 #include <chrono>
-#include <memory>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "tests/testing/process.h"
 #include "tests/testing/table_specs.h"

@@ -1,9 +1,5 @@
 #include "het_tf/core/engine/registry.h"
 
-#include <gtest/gtest.h>
-
-#include <stdexcept>
-
 #include "het_tf/core/engine/engine.h"
 #include "tests/testing/status.h"
 

@@ -1,8 +1,6 @@
 // Steps between their lookup and their gradient: one list of the newest.
 #include "het_tf/core/engine/step_store.h"
 
-#include <gtest/gtest.h>
-
 #include "tests/testing/status.h"
 
 namespace het {

@@ -1,7 +1,5 @@
 // The phases of a lookup and an update are counted, and their times summed.
-#include <gtest/gtest.h>
 
-#include <cstdint>
 #include <memory>
 
 #include "het_tf/core/base/trace_log.h"

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <set>
-#include <vector>
 
 #include "het_tf/core/base/hash.h"
 #include "het_tf/core/plan/row_ops.h"

@@ -7,8 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <set>
-#include <string>
-#include <vector>
+#include <tuple>
 
 #include "tests/testing/status.h"
 
@@ -68,35 +67,22 @@ TEST(InitializerCreate, IgnoresTheParametersItDoesNotTake) {
 
 // Rows without updates are not stored: these numbers must never change, on any compiler or machine.
 TEST(Initializer, GoldenValues) {
-  struct Golden {
-    const char* name;
-    double a, b;
-    Key key;
-    std::vector<float> values;
-  };
   constexpr Key kMinKey = std::numeric_limits<Key>::min(), kMaxKey = std::numeric_limits<Key>::max();
-  const std::vector<Golden> golden = {
-      {"uniform",
-       -0.05,
-       0.05,
+  const std::tuple<InitializerSpec, Key, Row> golden[] = {
+      {{"uniform", -0.05, 0.05},
        0,
        {-0.00565826893f, 0.00430496922f, -0.0349830464f, -0.0479541495f, -0.0171486568f}},
-      {"uniform", -0.05, 0.05, -1, {-0.0249082278f, -0.00980064925f, -0.0184532758f, -0.00704648485f}},
-      {"uniform", -1, 3, kMaxKey, {-0.868197441f, 2.12320757f, 1.19792485f, -0.793180704f}},
-      {"normal",
-       0,
-       0.01,
+      {{"uniform", -0.05, 0.05}, -1, {-0.0249082278f, -0.00980064925f, -0.0184532758f, -0.00704648485f}},
+      {{"uniform", -1, 3}, kMaxKey, {-0.868197441f, 2.12320757f, 1.19792485f, -0.793180704f}},
+      {{"normal", 0, 0.01},
        0,
        {-0.00142310618f, 0.00108119973f, -0.0103570633f, -0.0204436891f, -0.00444021635f, 0.00879597198f,
         -0.0236630235f, -0.0168221965f}},
-      {"normal", 1, 2, kMinKey, {2.22311378f, 1.07791042f, -0.510392666f, 2.03787088f, 1.65659213f}},
+      {{"normal", 1, 2}, kMinKey, {2.22311378f, 1.07791042f, -0.510392666f, 2.03787088f, 1.65659213f}},
   };
-  for (const Golden& g : golden) {
-    const InitializerSpec spec{g.name, g.a, g.b};
-    const Row row = Fill(Make(spec, 42, HashName("item"), g.values.size()), g.key, g.values.size());
-    for (size_t i = 0; i < row.size(); ++i) {
-      EXPECT_EQ(row[i], g.values[i]) << g.name << " key " << g.key << " element " << i;
-    }
+  for (const auto& [spec, key, values] : golden) {
+    const Row row = Fill(Make(spec, 42, HashName("item"), values.size()), key, values.size());
+    EXPECT_EQ(row, values) << spec.name << " key " << key;
   }
 }
 

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <vector>
 
 #include "het_tf/core/base/hash.h"
 #include "tests/testing/fits_in.h"

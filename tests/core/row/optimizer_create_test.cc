@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <string>
 #include <vector>
 
 #include "het_tf/core/row/optimizer.h"
@@ -95,15 +94,6 @@ TEST(OptimizerLayout, RowsUpdatesAndInitialSlots) {
     }
     EXPECT_EQ(at, shape.row_floats);
   }
-}
-
-TEST(OptimizerLayout, InitialAccumulatorIsAParameter) {
-  for (const char* name : {"adagrad", "row_wise_adagrad"}) {
-    EXPECT_EQ(MakeOptimizer({name, {}}, 2)->slots()[0].initial, 0.0f);
-    EXPECT_EQ(MakeOptimizer({name, {{"initial_accumulator", 0.5}}}, 2)->slots()[0].initial, 0.5f);
-  }
-  EXPECT_EQ(MakeOptimizer({"ftrl", {}}, 2)->slots()[1].initial, 0.0f);
-  EXPECT_EQ(MakeOptimizer({"ftrl", {{"initial_accumulator", 0.5}}}, 2)->slots()[1].initial, 0.5f);
 }
 
 TEST(Momentum, DecaysByAnyNumberOfTicks) {

@@ -4,7 +4,6 @@
 
 #include <limits>
 #include <map>
-#include <vector>
 
 #include "tests/testing/fits_in.h"
 #include "tests/testing/random.h"

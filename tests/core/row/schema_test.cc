@@ -1,8 +1,6 @@
 // The effects of a table's spec on a row: L2, max-norm, names; and its JSON round trip.
 #include "het_tf/core/row/schema.h"
 
-#include <gtest/gtest.h>
-
 #include "tests/testing/status.h"
 #include "tests/testing/table_specs.h"
 

@@ -5,8 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "het_tf/core/store/chunk_format.h"
 #include "tests/testing/fits_in.h"

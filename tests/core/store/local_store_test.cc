@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 
-#include <filesystem>
 #include <random>
 #include <set>
 
@@ -31,10 +30,7 @@ class Embedded {
   }
   LocalStore* operator->() { return &store_; }
   LocalStore* get() { return &store_; }
-  void Assign(const Schema& schema, Key key, float value) {
-    const std::vector<float> row(schema->row_floats(), value);
-    EXPECT_TRUE(store_.Assign(*schema, Span<const Key>(&key, 1), row.data(), true).ok());
-  }
+  void Assign(const Schema& schema, Key key, float value) { AssignRows(&store_, *schema, key, 1, value); }
   void Remove(const Schema& schema, Key key) {
     EXPECT_TRUE(store_.Remove(*schema, Span<const Key>(&key, 1)).ok());
   }
@@ -90,8 +86,7 @@ TEST(LocalStore, MaxRowsIsSharedByTheTablesPartitions) {
   LocalService service(64, 5);
   LocalStore store(&service);
   ASSERT_TRUE(store.CreateTable(schema).ok());
-  const std::vector<float> row(schema->row_floats());
-  for (Key key = 0; key < 4000; ++key) ASSERT_TRUE(store.Assign(*schema, {&key, 1}, row.data(), true).ok());
+  AssignRows(&store, *schema, 0, 4000);
   for (int i = 0; i < 64 * 20; ++i) service.SweepNext();
   EXPECT_EQ(store.Size(*schema).value().rows, 800u);
 }
@@ -158,15 +153,11 @@ TEST_F(CheckpointStore, AnIncrementThatLosesRemovalsBecomesWhole) {
       p.changes().set_most_removals(3);
       return 0;
     });
-    const auto assign = [&](const Schema& table, Key first, Key end) {
-      const std::vector<float> row(table->row_floats(), static_cast<float>(first));
-      for (; first < end; ++first) ASSERT_TRUE(store.Assign(*table, {&first, 1}, row.data(), true).ok());
-    };
-    assign(schema, 0, 900);
-    assign(other, 0, 10);
+    AssignRows(&store, *schema, 0, 900, 0);
+    AssignRows(&store, *other, 0, 10, 0);
     const auto since = PositionsOf(&store, *schema);
-    assign(schema, 200, 900);  // pages of 255 rows
-    assign(other, 3, 5);
+    AssignRows(&store, *schema, 200, 700, 200);  // pages of 255 rows
+    AssignRows(&store, *other, 3, 2, 3);
     const auto saved = ValueOf(SaveRows(&store, Path("a"), {{schema, since}, {other, since}}, {0}));
     EXPECT_EQ(std::vector(store.kinds.begin(), store.kinds.begin() + static_cast<long>(kinds.size())), kinds);
     EXPECT_FALSE(saved.tables[0].increment);
@@ -198,10 +189,8 @@ TEST_F(CheckpointStore, RowsThatComeMeanwhilePushNoneOut) {
 
    private:
     void Grow(const TableSchema& schema) {
-      for (int i = 0; i < 300; ++i, ++next_) {
-        const std::vector<float> row(schema.row_floats(), 2);
-        EXPECT_TRUE(Assign(schema, Span<const Key>(&next_, 1), row.data(), true).ok());
-      }
+      AssignRows(this, schema, next_, 300, 2);
+      next_ += 300;
     }
     Key next_ = 1000;
   };
@@ -210,10 +199,7 @@ TEST_F(CheckpointStore, RowsThatComeMeanwhilePushNoneOut) {
   Growing store(&service);
   ASSERT_TRUE(store.CreateTable(schema).ok());
   const auto empty = PositionsOf(&store, *schema);
-  for (Key key = 0; key < 200; ++key) {
-    const std::vector<float> row(schema->row_floats(), 1);
-    ASSERT_TRUE(store.Assign(*schema, Span<const Key>(&key, 1), row.data(), true).ok());
-  }
+  AssignRows(&store, *schema, 0, 200);
   for (bool increment : {false, true}) {
     const std::string path = Path(increment ? "increment" : "full");
     const SavedTable table{schema, increment ? std::make_optional(empty) : std::nullopt};
@@ -247,27 +233,6 @@ TEST_F(CheckpointStore, WhatDoesNotFitIsRefused) {
   EXPECT_THAT(load(NewSchema("x", 3, "ftrl"), false).message(),
               HasSubstr("computes its values from its slots (ftrl)"));
   EXPECT_TRUE(load(NewSchema("x", 3, "sgd"), false).ok());
-  EXPECT_THAT(SaveRows(first.get(), Path("p"), {{schema}}, {2}).status().message(),
-              HasSubstr("partition 2 cannot be saved; the store has the partitions 0 to 1"));
-  EXPECT_EQ(SaveRows(first.get(), Path("none/p"), {{schema}}, {0}).status().code(), Code::kFile);
-}
-
-TEST_F(CheckpointStore, WithoutSlotsRowsGetInitialSlots) {
-  const Schema adam = NewSchema("a", 3, "adam");
-  const Schema adagrad = NewSchema("a", 3, "adagrad");
-  Embedded first(2, 5, {adam});
-  for (Key key = 0; key < 10; ++key) first.Assign(adam, key, 5);
-  Embedded next(2, 5, {adagrad});
-  for (const std::string& path : Save(first.get(), Path("a"), {{adam}})) {
-    const auto file = ValueOf(RowReader::Open(path));
-    ASSERT_TRUE(LoadRows(next.get(), *file, file->tables()[0], *adagrad, false).ok());
-  }
-  std::vector<float> row(adagrad->row_floats());
-  adagrad->InitRow(4, row.data());
-  std::fill_n(row.begin(), 3, 5.0f);
-  const StoredRows rows = RowsOf(next.get(), *adagrad);
-  EXPECT_EQ(rows.size(), 10u);
-  EXPECT_EQ(rows.at(4), StoredRow(4 * kBirthGap, 1000, 1, row));
 }
 
 // Memory does not grow with the table; when it is exhausted the error says so.

@@ -21,10 +21,10 @@ constexpr uint32_t kNow = 1700000000;
 
 class ShardTest : public ::testing::Test {
  protected:
-  Shard* Make(const TableLimits& limits) {
-    shard_ = std::make_unique<Shard>(NewSchema("t", 2, "sgd", {}, limits), 1, 5);
-    shard_->set_limits(limits);
-    return shard_.get();
+  // With `limits_`.
+  void Make() {
+    shard_ = std::make_unique<Shard>(NewSchema("t", 2, "sgd", {}, limits_), 1, 5);
+    shard_->set_limits(limits_);
   }
   void Tick(Key key, uint32_t now) {
     bool created = false;
@@ -40,14 +40,14 @@ class ShardTest : public ::testing::Test {
     return swept;
   }
 
+  TableLimits limits_;
   std::unique_ptr<Shard> shard_;
   Vector<Key> removed_;
 };
 
 TEST_F(ShardTest, RowsExpireByTheirLastUpdate) {
-  TableLimits limits;
-  limits.ttl = 100;
-  Make(limits);
+  limits_.ttl = 100;
+  Make();
   for (Key key = 0; key < 10; ++key) Tick(key, kNow + static_cast<uint32_t>(key));
   Tick(0, kNow + 50);
   EXPECT_EQ(Sweep(kNow + 100).rows(), 0u) << "key 0 was updated again, key 1 is 99 s old";
@@ -59,11 +59,10 @@ TEST_F(ShardTest, RowsExpireByTheirLastUpdate) {
 }
 
 TEST_F(ShardTest, RareRowsGoEarlier) {
-  TableLimits limits;
-  limits.min_count = 3;
-  limits.min_count_ttl = 10;
-  limits.ttl = 100;
-  Make(limits);
+  limits_.min_count = 3;
+  limits_.min_count_ttl = 10;
+  limits_.ttl = 100;
+  Make();
   for (Key key = 1; key <= 4; ++key) {
     for (Key i = 0; i < key; ++i) Tick(key, kNow);
   }
@@ -75,20 +74,18 @@ TEST_F(ShardTest, RareRowsGoEarlier) {
 }
 
 TEST_F(ShardTest, LimitCountsFromWhenItWasSet) {
-  TableLimits limits;
-  Make(limits);
+  Make();
   Tick(1, kNow);
-  limits.ttl = 100;
-  limits.since = kNow + 1000;
-  shard_->set_limits(limits);
+  limits_.ttl = 100;
+  limits_.since = kNow + 1000;
+  shard_->set_limits(limits_);
   EXPECT_EQ(Sweep(kNow + 1099).rows(), 0u) << "1099 s old, but the limit is 99 s old";
   EXPECT_EQ(Sweep(kNow + 1100).ttl, 1u);
 }
 
 TEST_F(ShardTest, MaxRowsSweepsLeastRecentlyUsedOfSample) {
-  TableLimits limits;
-  limits.max_rows = 1000;
-  Make(limits);
+  limits_.max_rows = 1000;
+  Make();
   for (Key key = 0; key < 1000; ++key) Tick(key, kNow + (key < 500 ? 0 : 10));
   EXPECT_EQ(Sweep(kNow + 20).rows(), 0u);
   for (Key key = 1000; key < 1300; ++key) Tick(key, kNow + 20);
@@ -104,9 +101,8 @@ TEST_F(ShardTest, MaxRowsSweepsLeastRecentlyUsedOfSample) {
 }
 
 TEST_F(ShardTest, APartitionHoldsItsShare) {
-  TableLimits limits;
-  limits.max_rows = 10;
-  Make(limits);
+  limits_.max_rows = 10;
+  Make();
   for (Key key = 0; key < 100; ++key) Tick(key, kNow);
   shard_->Sweep(kNow, 1000, 4, nullptr);
   EXPECT_EQ(shard_->rows().size(), 3u) << "10 / 4, rounded up";
@@ -115,9 +111,8 @@ TEST_F(ShardTest, APartitionHoldsItsShare) {
 }
 
 TEST_F(ShardTest, SweepStopsAtItsBudget) {
-  TableLimits limits;
-  limits.ttl = 1;
-  Make(limits);
+  limits_.ttl = 1;
+  Make();
   for (Key key = 0; key < 1000; ++key) Tick(key, kNow);
   for (size_t left = 1000; left > 0; left -= 100) {
     EXPECT_EQ(shard_->rows().size(), left);
@@ -128,9 +123,8 @@ TEST_F(ShardTest, SweepStopsAtItsBudget) {
 }
 
 TEST_F(ShardTest, MemoryOfRowsThatWentIsUsedAgain) {
-  TableLimits limits;
-  limits.max_rows = 5000;
-  Make(limits);
+  limits_.max_rows = 5000;
+  Make();
   size_t bytes = 0;
   for (Key key = 0; key < 100000; ++key) {
     Tick(key, kNow + static_cast<uint32_t>(key));
@@ -138,9 +132,9 @@ TEST_F(ShardTest, MemoryOfRowsThatWentIsUsedAgain) {
     if (key == 10000) bytes = shard_->rows().bytes();
   }
   EXPECT_EQ(shard_->rows().bytes(), bytes);
-  limits = TableLimits();
-  limits.ttl = 1;
-  shard_->set_limits(limits);
+  limits_ = TableLimits();
+  limits_.ttl = 1;
+  shard_->set_limits(limits_);
   Sweep(kNow + 200000, 10000);
   EXPECT_EQ(shard_->rows().size(), 0u);
   EXPECT_LT(shard_->rows().bytes(), 1000u) << "the last row gives it back";
@@ -149,7 +143,7 @@ TEST_F(ShardTest, MemoryOfRowsThatWentIsUsedAgain) {
 }
 
 TEST_F(ShardTest, RecreatedRowStartsAboveTheClockFloor) {
-  Make(TableLimits());
+  Make();
   Tick(1, kNow);
   EXPECT_EQ(ClockOf(1), 1) << "nothing went yet";
   for (int i = 0; i < 6; ++i) Tick(2, kNow);

@@ -46,20 +46,24 @@ def test_what_of_an_address_is_shown():
 
 NO_ADDRESSES = [
     *[(text, "; write redis://") for text in (
-        "localhost", "redis://", "redis://h:port", "redis://h:0", "redis://u@h", "redis://h:6379/1",
-        "redis://h/0,i", "unix://", "unix://a", "redis+sentinel://a", "redis+sentinel://a/m/0",
-        "unix+sentinel://a/m", "redis+other://a/m",
+        "localhost", "redis://", "redis://h:port", "redis://h:0", "redis://h:65536", "redis://h:1x",
+        "redis://h,,i", "redis://[::1", "redis://u@h", "redis://u:hidden@h:x", "redis://u:se/hidden@h:x",
+        "redis://h:6379/1", "redis://h/0,i", "u:hidden@h", "unix://", "unix://a", "unix://u:hidden@a",
+        "redis+sentinel://a", "redis+sentinel://a/", "redis+sentinel://a/m/0", "unix+sentinel://a/m",
+        "unix+sentinel:///a/m", "redis+other://a/m",
     )],
+    *[(f"redis://u{login}@h", "write %25 for a %") for login in (":100%", ":hidden%zz", "%4:hidden")],
     ("redis://u:p:@w,x@h", "write the login once"),
-    ("redis://u:100%@h", "write %25 for a %"),
+    ("redis://u:hidden@h,u:hidden@i", "write the login once"),
     ("redis://:p@h?password_env=X", "the password is given twice"),
     ("redis://h?password_env=X&password_file=Y", "the password is given twice"),
-    ("redis://h?ca=/ca", "ca is about TLS; use it with rediss://"),
+    ("redis://u:hidden@h?ca=/ca", "ca is about TLS; use it with rediss://"),
     ("rediss://h?cacert=/hidden", "'cacert' is none of ca, cert, key, server_name"),
     ("rediss://h?ca=/hidden&ca=/b", "ca occurs twice"),
     ("rediss://h?ca=", "ca is empty"),
     ("rediss://h?", "'' is none of"),
-    ("rediss://h?key=/hidden", "a key without cert"),
+    ("rediss://h?key=/hidden@key", "a key without cert"),
+    ("rediss://h?cert=/c&key=/hidden&x", "'x' is none of"),
 ]  # fmt: skip
 
 

@@ -1,12 +1,10 @@
 // The replay of a job (ext/sizing/cc/replay.h) on streams with known counts.
 #include "het_tf/ext/sizing/cc/replay.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <vector>
-
 #include "tests/testing/random.h"
+#include "tests/testing/status.h"
 #include "tests/testing/table_specs.h"
 
 namespace het::testing::replay_test {
@@ -111,10 +109,8 @@ TEST(ReplayTest, TwiceTheSameIsEqual) {
 TEST(ReplayTest, AStreamThatIsTooShortIsRefused) {
   ReplaySettings settings = Settings(2, 20, 3);
   settings.warm_steps = 2;
-  const auto outcome = Outcome(Repeated({{1}, {2}}, 2), settings);
-  EXPECT_EQ(outcome.status().code(), Code::kInvalidArgument);
-  EXPECT_THAT(outcome.status().message(),
-              ::testing::HasSubstr("4 batches: with 2 workers these are 2 steps"));
+  EXPECT_TRUE(Fails(Outcome(Repeated({{1}, {2}}, 2), settings), Code::kInvalidArgument,
+                    "4 batches: with 2 workers these are 2 steps"));
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
 // Early lookups: what they ask and when, what the lookup sees, and events that drop them.
-#include <gtest/gtest.h>
 
 #include "tests/testing/held_lines.h"
 #include "tests/testing/world/world_test.h"

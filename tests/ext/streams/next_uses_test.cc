@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <vector>
 
 #include "tests/testing/random.h"
 

@@ -1,18 +1,23 @@
 // Rows that travel on demand (ext/streams/cc/window.h): what every worker reads.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <map>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "tests/testing/on_demand_fleet.h"
 
 namespace het::testing::on_demand {
 namespace {
+
+// Takes steps by step(number); after each of them every read must have been that of one process.
+template <typename Step>
+void ExpectExactSteps(Fleet* fleet, uint64_t steps, float off, const Step& step) {
+  for (uint64_t number = 0; number < steps; ++number) {
+    step(number);
+    fleet->ExpectExact(off);
+    ASSERT_FALSE(::testing::Test::HasFatalFailure()) << "step " << number;
+  }
+}
 
 template <typename Fn>
 void ForEachConfig(const std::vector<std::string>& optimizers, bool summed, Fn fn) {
@@ -38,11 +43,7 @@ void ForEachConfig(const std::vector<std::string>& optimizers, bool summed, Fn f
 TEST(OnDemandExact, WorkersAreOneProcessInEveryRead) {
   ForEachConfig({"sgd"}, /*summed=*/false, [](const Config& config) {
     Fleet fleet(config);
-    for (uint64_t step = 0; step < Scaled(200) + 20; ++step) {
-      fleet.Step();
-      fleet.ExpectExact(0);
-      if (::testing::Test::HasFatalFailure()) return;
-    }
+    ExpectExactSteps(&fleet, Scaled(200) + 20, 0, [&](uint64_t) { fleet.Step(); });
   });
 }
 
@@ -51,11 +52,7 @@ TEST(OnDemandExact, WorkersAreOneProcessInEveryRead) {
 TEST(OnDemandExact, EveryOptimizerWhereGradientsAreSummed) {
   ForEachConfig(Optimizer::Names(), /*summed=*/true, [](const Config& config) {
     Fleet fleet(config);
-    for (uint64_t step = 0; step < Scaled(200) + 20; ++step) {
-      fleet.Step();
-      fleet.ExpectExact(1e-6f);
-      if (::testing::Test::HasFatalFailure()) return;
-    }
+    ExpectExactSteps(&fleet, Scaled(200) + 20, 1e-6f, [&](uint64_t) { fleet.Step(); });
   });
 }
 
@@ -65,11 +62,8 @@ TEST(OnDemandKept, AStepThatNobodyAppliesIsNoUpdate) {
   for (const bool summed : {false, true}) {
     ForEachConfig({"sgd"}, summed, [](const Config& config) {
       Fleet fleet(config);
-      for (uint64_t step = 0; step < Scaled(200) + 40; ++step) {
-        fleet.Step(/*plan=*/true, /*apply=*/step % 4 != 3);
-        fleet.ExpectExact(0);
-        if (::testing::Test::HasFatalFailure()) return;
-      }
+      ExpectExactSteps(&fleet, Scaled(200) + 40, 0,
+                       [&](uint64_t step) { fleet.Step(/*plan=*/true, /*apply=*/step % 4 != 3); });
     });
   }
 }
@@ -91,8 +85,7 @@ TEST(OnDemandKept, RefusesALateApply) {
          {worker.TryApplyKept(tickets, 1), worker.WithTickets(tickets, 1, [&](const KeptCall& call) {
             return worker.engine().steps().SumKept(call, 2, &sums, &layout);
           })}) {
-      EXPECT_EQ(status.code(), Code::kFailedPrecondition);
-      EXPECT_THAT(status.message(), ::testing::HasSubstr("before the next batch"));
+      EXPECT_TRUE(Fails(status, Code::kFailedPrecondition, "before the next batch"));
     }
     fleet.Step();
     fleet.ExpectExact(0);
@@ -106,11 +99,8 @@ TEST(OnDemandExact, AnyLookupMayFollowAFlushOfAll) {
   config.capacity = 20;
   Fleet fleet(config);
   for (int round = 0; round < 12; ++round) {
-    for (int step = 0; step < 4; ++step) {
-      fleet.Step(/*plan=*/round % 3 != 2);
-      fleet.ExpectExact(0);
-      ASSERT_FALSE(::testing::Test::HasFatalFailure()) << "round " << round;
-    }
+    ExpectExactSteps(&fleet, 4, 0, [&](uint64_t) { fleet.Step(/*plan=*/round % 3 != 2); });
+    ASSERT_FALSE(HasFatalFailure()) << "round " << round;
     fleet.Flush();
     fleet.LeaveStream();
   }
@@ -123,9 +113,8 @@ TEST(OnDemandExact, RefusesALookupOtherThanTheSuccessor) {
   Fleet fleet(config);
   for (int step = 0; step < 3; ++step) fleet.Step();
   std::vector<float> rows;
-  const Status status = fleet.worker(0).TryLookup({1, 2, 3}, &rows);
-  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
-  EXPECT_THAT(status.message(), ::testing::HasSubstr("flush(all_ranks=True) on all ranks"));
+  EXPECT_TRUE(Fails(fleet.worker(0).TryLookup({1, 2, 3}, &rows), Code::kFailedPrecondition,
+                    "flush(all_ranks=True) on all ranks"));
   fleet.Step();  // nothing has changed: the successor is served
   fleet.ExpectExact(0);
   fleet.Flush();
@@ -139,12 +128,10 @@ TEST(OnDemandExact, SummedGradientsWithoutAPlan) {
   Config config;
   config.summed = true;
   Fleet fleet(config);
-  for (int step = 0; step < 12; ++step) {
+  ExpectExactSteps(&fleet, 12, 0, [&](uint64_t step) {
+    if (step % 4 == 3) fleet.Flush();
     fleet.Step(/*plan=*/step % 4 != 3);
-    fleet.ExpectExact(0);
-    ASSERT_FALSE(::testing::Test::HasFatalFailure()) << "step " << step;
-    if (step % 4 == 2) fleet.Flush();
-  }
+  });
 }
 
 // Defect: a second layer of a table runs its step within that of the first.
@@ -165,13 +152,12 @@ TEST(OnDemandExact, RefusesTwoLayersOfATable) {
     uint64_t token = 0;
     return worker.engine().steps().Lookup(call, {out, 1}, &token);
   };
-  EXPECT_THAT(worker.WithCall(ids, other).message(), ::testing::HasSubstr("one EmbeddingCollection"));
+  const char* const told = "one EmbeddingCollection";
+  EXPECT_TRUE(Fails(worker.WithCall(ids, other), Code::kFailedPrecondition, told));
   fleet.Flush();
   EXPECT_TRUE(worker.WithCall(ids, other).ok()) << "the first layer is at rest";
   std::vector<float> rows;
-  const Status status = worker.TryLookup(fleet.last()[0].ids, &rows);
-  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
-  EXPECT_THAT(status.message(), ::testing::HasSubstr("one EmbeddingCollection"));
+  EXPECT_TRUE(Fails(worker.TryLookup(fleet.last()[0].ids, &rows), Code::kFailedPrecondition, told));
 }
 
 // Defect: rows are sent although no other worker uses them.
@@ -195,11 +181,8 @@ TEST(OnDemandExact, RowsThatReachTheirAgeGoEarlierAlone) {
     config.late = 0;  // else everything is sent now and then
     config.push_max_age = 0.01;
     Fleet fleet(config);
-    for (uint64_t step = 0; step < Scaled(400) + 40; ++step) {
-      fleet.Step();
-      fleet.ExpectExact(summed ? 1e-6f : 0);
-      ASSERT_FALSE(::testing::Test::HasFatalFailure()) << "step " << step;
-    }
+    const float off = summed ? 1e-6f : 0;
+    ExpectExactSteps(&fleet, Scaled(400) + 40, off, [&](uint64_t) { fleet.Step(); });
     EXPECT_GT(fleet.Sum(&Counters::age_push), 40u);
   }
 }

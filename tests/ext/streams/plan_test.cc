@@ -1,9 +1,4 @@
 // Window::Plan: steps with it equal steps without it, at a store in this process that is used like a server.
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "tests/testing/engine_step.h"
 #include "tests/testing/process.h"

@@ -171,8 +171,6 @@ def test_cache_options_reach_the_core():
     options = het_tf.Table("default").options["cache"]
     assert (options["checks"], options["staleness"], options["workers"]) == ("notified", 5, 1)
     assert "pull_bound" not in options, "both bounds follow staleness"
-    het_tf.keras.Embedding(4, name="told", cache=het_tf.Cache(rows=7, staleness=5, checks="notified"))
-    assert het_tf.Table("told").options["cache"]["checks"] == "notified"
     het_tf.keras.Embedding(4, name="direct", cache=het_tf.Cache(staleness=5))
     assert het_tf.Table("direct").options == {}
 

@@ -1,7 +1,5 @@
 #include "tests/testing/device/device_engine.h"
 
-#include <nlohmann/json.hpp>
-#include <string>
 #include <vector>
 
 #include "tests/testing/optimizer_of.h"

@@ -7,12 +7,7 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <mutex>
-#include <set>
-#include <string>
-#include <thread>
 #include <utility>
-#include <vector>
 
 namespace het::testing {
 

@@ -7,7 +7,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <string>
 #include <thread>
 #include <utility>
 

@@ -7,15 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <cstdlib>
-#include <filesystem>
 #include <sstream>
-#include <string>
-#include <system_error>
-#include <thread>
 #include <utility>
-#include <vector>
 
 #include "tests/testing/temp_folder.h"
 
@@ -78,22 +71,10 @@ std::string RedisServer::LogPath(const std::string& part) const {
 }
 
 bool RedisServer::Start() {
-  Arguments args = {Program(),
-                    "--port",
-                    "0",
-                    "--unixsocket",
-                    dir_ + "/socket",
-                    "--dir",
-                    dir_,
-                    "--logfile",
-                    dir_ + "/log",
-                    "--save",
-                    "",
-                    "--loadmodule",
-                    Module(),
-                    "--enable-debug-command",
-                    "yes"};
-  args.insert(args.end(), settings_.begin(), settings_.end());
+  Arguments args = settings_;
+  args.insert(args.begin(),
+              {Program(), "--port", "0", "--unixsocket", dir_ + "/socket", "--dir", dir_, "--logfile",
+               dir_ + "/log", "--save", "", "--loadmodule", Module(), "--enable-debug-command", "yes"});
   std::vector<char*> argv;
   for (std::string& arg : args) argv.push_back(arg.data());
   argv.push_back(nullptr);

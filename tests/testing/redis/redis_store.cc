@@ -1,11 +1,6 @@
 #include "tests/testing/redis/redis_store.h"
 
 #include <algorithm>
-#include <memory>
-#include <string>
-#include <unordered_set>
-#include <utility>
-#include <vector>
 
 #include "tests/testing/handle_frame.h"
 #include "tests/testing/requests.h"

@@ -1,9 +1,6 @@
 #include "tests/testing/redis/remote_worker.h"
 
 #include <cstdlib>
-#include <mutex>
-#include <string>
-#include <vector>
 
 namespace het::testing {
 

@@ -2,16 +2,12 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
 #include "het_tf/core/store/local_store.h"
 #include "het_tf/ext/checkpoint/cc/checkpoints.h"
 #include "het_tf/ext/ps/client/redis_store.h"
-#include "tests/testing/redis/redis_server.h"
 #include "tests/testing/redis/remote_worker.h"
 #include "tests/testing/stored_rows.h"
-#include "tests/testing/table_specs.h"
 #include "tests/testing/temp_folder.h"
 
 namespace het::testing {
@@ -66,15 +62,11 @@ TEST_F(RedisCheckpoint, IncrementsComeInPages) {
   const Schema schema = NewSchema("a", 3, "adagrad");
   const auto store = Open("x", 2, 9);
   ASSERT_TRUE(store->CreateTable(schema).ok());
-  const std::vector<float> row(schema->row_floats(), 1);
-  const auto assign = [&](Key first, Key end) {
-    for (; first < end; ++first) ASSERT_TRUE(store->Assign(*schema, {&first, 1}, row.data(), true).ok());
-  };
-  assign(0, 300);
+  AssignRows(store.get(), *schema, 0, 300);
   const auto since = PositionsOf(store.get(), *schema);
   const std::vector<Key> keys = Range(0, 100);
   ASSERT_EQ(store->Remove(*schema, keys).value(), 100u);
-  assign(90, 200);
+  AssignRows(store.get(), *schema, 90, 110);
   const auto count = store->CountChanges(*schema, since, {0, 1}).value();
   EXPECT_EQ(count.rows, 110u);
   EXPECT_EQ(count.removed, 100u);
@@ -167,10 +159,7 @@ TEST_F(RedisCheckpoint, RefusedAndEnded) {
   EXPECT_TRUE(other->BeginLoad("second", 60).ok());
   EXPECT_TRUE(other->AbortLoad("second").ok());
   // No room.
-  for (Key k = 0; k < 1000; ++k) {
-    const std::vector<float> row(schema->row_floats(), 1);
-    ASSERT_TRUE(store->Assign(*schema, Span<const Key>(&k, 1), row.data(), true).ok());
-  }
+  AssignRows(store.get(), *schema, 0, 1000);
   const auto paths = Save(store.get(), Path("x"), {{schema}});
   ASSERT_TRUE(server_->Command({"CONFIG", "SET", "maxmemory", "1"}).ok());
   const auto file = ValueOf(RowReader::Open(paths[0]));

@@ -1,12 +1,8 @@
 // A device that fails, on the host executor: launches, page-locked memory that ends, and others' errors.
 #include <gmock/gmock.h>
 
-#include <cstdint>
-#include <functional>
 #include <string>
-#include <utility>
 
-#include "tests/ext/gpu/device/host/streams.h"
 #include "tests/ext/gpu/device/library_fixture.h"
 
 namespace het::testing {

@@ -4,11 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdint>
-#include <functional>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "het_tf/ext/gpu/cc/abi.h"
 #include "tests/ext/gpu/device/host/streams.h"

@@ -2,10 +2,7 @@
 // schedules do not reach. The computations: engine/device_schedules_test.cc.
 #include <gmock/gmock.h>
 
-#include <cstdint>
-#include <functional>
 #include <string>
-#include <vector>
 
 #include "het_tf/ext/gpu/cc/abi.h"
 #include "tests/ext/gpu/device/library_fixture.h"

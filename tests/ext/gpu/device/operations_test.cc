@@ -2,12 +2,7 @@
 // which rows HetDevSum sums and HetDevTick ticks.
 #include <gmock/gmock.h>
 
-#include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <functional>
-#include <utility>
-#include <vector>
 
 #include "het_tf/core/wire/layout.h"
 #include "tests/ext/gpu/device/library_fixture.h"

@@ -1,12 +1,6 @@
 // Work on streams, on the host executor: its streams work late and in any legal order (host/streams.h).
-#include "tests/ext/gpu/device/host/streams.h"
 
 #include <gmock/gmock.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <utility>
-#include <vector>
 
 #include "tests/ext/gpu/device/library_fixture.h"
 

@@ -1,10 +1,7 @@
 // Bounds and subscriptions of a cache on a device: it holds back the updates that a cache in host memory
 // holds back, and its lookups ask the store what that one asks.
-#include <gtest/gtest.h>
 
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "het_tf/core/client/client.h"
 #include "het_tf/core/store/local_store.h"

@@ -1,6 +1,5 @@
 // An engine with tables cached on a device and one with direct tables: equal rows for any sequence of calls.
 // Faults and several workers: protocol/schedules_test.cc.
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>

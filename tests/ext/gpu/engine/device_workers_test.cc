@@ -1,6 +1,5 @@
 // Workers of one store with caches on a device: waiting, and tables that others clear. Views of others:
 // protocol/schedules_test.cc.
-#include <gtest/gtest.h>
 
 #include "het_tf/core/client/client.h"
 #include "het_tf/core/store/local_store.h"

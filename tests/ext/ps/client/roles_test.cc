@@ -54,8 +54,7 @@ class RolesTest : public TransportTest {
 
 // Would catch READONLY until the deadline, although the other address is the primary.
 TEST_F(RolesTest, APairChangesRoles) {
-  FakeServer one(&service_);
-  FakeServer two(&service_);
+  FakeServer one(&service_), two(&service_);
   one.SetScript(Replica());
   ConnectTo(ParseServerAddress("redis://" + one.endpoint() + "," + two.endpoint()).value());
   TrainEight();
@@ -72,8 +71,7 @@ TEST_F(RolesTest, APairChangesRoles) {
 
 // Would catch a new connection that counts as an answer: a host that accepts and says nothing.
 TEST_F(RolesTest, APrimaryThatHangsIsReplaced) {
-  FakeServer one(&service_);
-  FakeServer two(&service_);
+  FakeServer one(&service_), two(&service_);
   ConnectTo(ParseServerAddress("redis://" + one.endpoint() + "," + two.endpoint()).value(), 0.3);
   TrainEight();
   EXPECT_EQ(two.frames.load(), 0);

@@ -3,10 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include <map>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "het_tf/core/wire/layout.h"
 #include "het_tf/ext/ps/client/redis_transport.h"

@@ -139,8 +139,7 @@ TEST_F(TransportTest, AskIsNotMoved) {
 // A server that was removed from its cluster knows no owner of a slot. Defect: the client asks until the
 // deadline.
 TEST_F(TransportTest, RemovedServerIsNotAskedAgain) {
-  FakeServer left(&service_);
-  FakeServer heir(&service_);
+  FakeServer left(&service_), heir(&service_);
   left.cluster = heir.cluster = true;
   ClientConfig config;
   config.deadline = 5;
@@ -163,8 +162,7 @@ TEST_F(TransportTest, RemovedServerIsNotAskedAgain) {
 
 // A partition that is being moved is waited for; one that is missing at its server is gone.
 TEST_F(TransportTest, APartitionThatIsNotThere) {
-  FakeServer source(&service_);
-  FakeServer target(&service_);
+  FakeServer source(&service_), target(&service_);
   source.cluster = true;
   Connect(source, ClientConfig(), 0);
   source.SetGone({1});
@@ -188,8 +186,7 @@ TEST_F(TransportTest, APartitionThatIsNotThere) {
 TEST_F(TransportTest, APartitionLeavesInTheMiddleOfFrames) {
   for (const bool asks : {false, true}) {
     SCOPED_TRACE(asks);
-    FakeServer source(&service_);
-    FakeServer target(&service_);
+    FakeServer source(&service_), target(&service_);
     source.cluster = true;
     for (const uint32_t moving : {2u, 0u}) {  // behind another's key, and under its own
       Connect(source, ClientConfig(), 0);

@@ -3,14 +3,9 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
-#include <chrono>
-#include <filesystem>
-#include <thread>
-
 #include "het_tf/core/wire/layout.h"
 #include "het_tf/ext/ps/client/redis_changes.h"
 #include "het_tf/ext/ps/client/redis_store.h"
-#include "tests/testing/redis/redis_server.h"
 #include "tests/testing/redis/remote_worker.h"
 #include "tests/testing/temp_folder.h"
 

@@ -1,7 +1,6 @@
 // Worker processes train while servers are killed, stopped, filled, replaced and resharded, and while a
 // worker dies: no update is lost or applied twice, and the bounds hold as long as nothing is lost.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 
 #include <algorithm>

@@ -113,16 +113,6 @@ TEST_F(RedisChangesTest, BadOptionsAreNamed) {
   EXPECT_TRUE(Command({"HET.CHANGES", "none", "SINCE", "0:0"}).StartsWith("HETNOPART "));
 }
 
-TEST_F(RedisChangesTest, ARestartSendsTheWholePartition) {
-  Start(RedisServer::Logged());
-  store().Push(5);
-  const std::string since = Changes("0:0").position;
-  ASSERT_TRUE(server().Restart());
-  const Answer after = Changes(since);
-  EXPECT_EQ(after.kind, "whole");
-  EXPECT_EQ(after.rows, store().ModelRows().size());
-}
-
 // A reader dates rows by its question; only the primary knows that there was nothing newer.
 TEST_F(RedisChangesTest, ReplicasRefuseUntilTheyArePromoted) {
   StartPrimary();

@@ -1,6 +1,5 @@
 // A partition outlives its process, through dump files, append-only files and replicas: with the same rows,
 // clocks, tables and last_seq, and a new incarnation.
-#include <map>
 
 #include "tests/testing/redis/redis_store.h"
 #include "tests/testing/temp_folder.h"

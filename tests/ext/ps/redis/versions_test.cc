@@ -7,7 +7,6 @@
 #include "het_tf/core/wire/frame_bytes.h"
 #include "het_tf/ext/checkpoint/cc/checkpoints.h"
 #include "het_tf/ext/ps/keyspace.h"
-#include "tests/testing/redis/redis_server.h"
 #include "tests/testing/redis/remote_worker.h"
 #include "tests/testing/temp_folder.h"
 

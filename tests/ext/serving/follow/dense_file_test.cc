@@ -1,10 +1,6 @@
 // Files of dense weights come from a server: whatever their bytes, they are read right or refused.
 #include "het_tf/ext/serving/cc/follow/dense_file.h"
 
-#include <gtest/gtest.h>
-
-#include <string>
-
 #include "tests/testing/temp_folder.h"
 
 namespace het::follow {

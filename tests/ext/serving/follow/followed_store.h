@@ -3,18 +3,14 @@
 #pragma once
 
 #include <algorithm>
-#include <map>
-#include <memory>
 #include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "het_tf/core/store/local_store.h"
 #include "het_tf/ext/serving/cc/follow/follower.h"
 #include "tests/ext/serving/follow/live_files.h"
 #include "tests/ext/serving/follow/local_changes.h"
 #include "tests/testing/partition_bytes.h"
+#include "tests/testing/stored_rows.h"
 
 namespace het::follow {
 
@@ -103,8 +99,7 @@ class FollowedStore : public LiveFilesTest {
   // Changes of the store, each at its own time.
   void Set(size_t table, Key key, float value) {
     Pass(0.001);
-    const std::vector<float> row(Dim(), value);
-    ASSERT_TRUE(store_->Assign(*schemas_[table], {&key, 1}, row.data(), false).ok());
+    testing::AssignRows(store_.get(), *schemas_[table], key, 1, value);
     Observe();
   }
   void Remove(size_t table, const std::vector<Key>& keys) {

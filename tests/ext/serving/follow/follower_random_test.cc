@@ -47,9 +47,7 @@ class RandomFollowerTest : public FollowedStore {
       service_->DropTable(id);
       ASSERT_TRUE(service_->CreateTable(schema(table)).ok());
     } else if (what < 180) {
-      const std::vector<float> row(3, 1);
-      const Key key = SomeKey();
-      ASSERT_TRUE(store_->Assign(*foreign_, {&key, 1}, row.data(), false).ok());
+      testing::AssignRows(store_.get(), *foreign_, SomeKey(), 1);
     } else if (what < 186) {
       Restart(partition, Snapshot(partition));
     } else if (what < 190) {

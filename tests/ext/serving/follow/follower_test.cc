@@ -69,9 +69,7 @@ TEST_F(FollowerTest, ATableOfAnotherSeedIsRefused) {
   service_->DropTable(schema(0)->id());
   const Schema other = TableSchema::Create(spec).value();
   ASSERT_TRUE(store_->CreateTable(other).ok());
-  const std::vector<float> row(Dim(), 77);
-  const Key key = 0;
-  ASSERT_TRUE(store_->Assign(*other, {&key, 1}, row.data(), false).ok());
+  testing::AssignRows(store_.get(), *other, 0, 1, 77);
   const auto served = Served(0, 0);
   StepFor(1);
   EXPECT_EQ(Served(0, 0), served);
@@ -106,10 +104,7 @@ TEST_F(FollowerTest, RowsOfAnotherPartitionAreRefused) {
   };
   source_ = std::make_unique<Disguised>(service_.get(), 1);
   for (const Schema& one : schemas_) ASSERT_TRUE(store_->CreateTable(one).ok());
-  for (Key key = 0; key < kKeys; ++key) {
-    const std::vector<float> row(Dim(), 6);
-    ASSERT_TRUE(store_->Assign(*schema(0), {&key, 1}, row.data(), false).ok());
-  }
+  testing::AssignRows(store_.get(), *schema(0), 0, kKeys, 6);
   OpenFollower();
   const uint64_t seen = writer_->seen();
   StepFor(1);

@@ -1,12 +1,7 @@
 // A base of serving files, and live files of it, in a folder of their own.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <filesystem>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "het_tf/ext/serving/cc/follow/boot_clock.h"
 #include "het_tf/ext/serving/cc/follow/live_reader.h"

@@ -7,7 +7,6 @@
 #include <set>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "het_tf/core/store/local_service.h"
 #include "het_tf/ext/serving/cc/follow/change_source.h"

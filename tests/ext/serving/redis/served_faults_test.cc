@@ -9,7 +9,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <ctime>
 #include <set>
 #include <thread>

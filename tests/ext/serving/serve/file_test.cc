@@ -1,18 +1,14 @@
 // Serving files: reads equal what was written, and invalid files are refused.
-#include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
-#include <filesystem>
 #include <limits>
 #include <map>
-#include <vector>
 
-#include "het_tf/core/base/checksum.h"
 #include "het_tf/ext/serving/cc/serve/row_codec.h"
 #include "het_tf/ext/serving/cc/serve/row_lookup.h"
 #include "het_tf/ext/serving/cc/serve/serve_file.h"
 #include "het_tf/ext/serving/cc/serve/serve_writer.h"
+#include "tests/testing/change_head.h"
 #include "tests/testing/golden.h"
 #include "tests/testing/keys.h"
 #include "tests/testing/random.h"
@@ -281,12 +277,8 @@ TEST_F(ServeFileTest, ForgedHeaderIsRefused) {
   Write(path, MakeSchema(3), {1, 2, 3}, {1, 1, 1, 2, 2, 2, 3, 3, 3});
   const std::string bytes = ReadFile(path);
   const auto code_of = [&](const std::function<void(Header*)>& change) {
-    Header header;
-    std::memcpy(&header, bytes.data(), sizeof header);
-    change(&header);
-    header.checksum = Checksum::Of(&header, offsetof(Header, checksum));
     std::string changed = bytes;
-    std::memcpy(changed.data(), &header, sizeof header);
+    het::testing::ChangeHead<Header>(&changed, change);
     PutFile(Path("lie"), changed);
     return ServeFile::Open(Path("lie")).status().code();
   };

@@ -1,10 +1,7 @@
 // Window::Plan and a real server: lookups begin between calls, no call waits, and lookups report the errors.
-#include <gtest/gtest.h>
 
 #include <atomic>
-#include <thread>
 
-#include "tests/testing/redis/redis_server.h"
 #include "tests/testing/redis/remote_worker.h"
 
 namespace het::testing {

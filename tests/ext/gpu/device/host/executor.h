@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstring>
-#include <functional>
 
 #include "het_tf/kernels/cuda/context.h"
 #include "het_tf/kernels/cuda/dev_ptr.h"

@@ -3,7 +3,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,7 +13,6 @@
 #include "het_tf/kernels/cuda/context.h"
 #include "tests/ext/gpu/device/host/executor.h"
 #include "tests/ext/gpu/device/host/memory.h"
-#include "tests/ext/gpu/device/host/streams.h"
 
 namespace het::dev {
 

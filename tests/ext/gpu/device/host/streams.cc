@@ -1,12 +1,10 @@
 #include "tests/ext/gpu/device/host/streams.h"
 
 #include <cstdio>
-#include <cstdlib>
 #include <deque>
 #include <map>
 #include <mutex>
 #include <utility>
-#include <vector>
 
 #include "tests/testing/random.h"
 
