@@ -22,8 +22,6 @@ class Corner : public WorldTest {
   }
 };
 
-// --- batches
-
 TEST_F(Corner, EmptyBatchSendsNothing) {
   Make(Bounded(0));
   Train(0, {});
@@ -71,8 +69,6 @@ TEST_F(Corner, AllZeroGradientMakesNoTick) {
   EXPECT_EQ(HeldLines(*cache()), 0u);
 }
 
-// --- keys
-
 TEST_F(Corner, KeysOnTheLastShardOnly) {
   WorldConfig config = Bounded(1);
   config.partitions = 4;
@@ -82,8 +78,6 @@ TEST_F(Corner, KeysOnTheLastShardOnly) {
     EXPECT_EQ(world().client(0).session(p).incarnation(), 0u) << "no request to " << p;
   Drained();
 }
-
-// --- bounds
 
 TEST_F(Corner, UnboundedTravelsOnMissAndEvictionOnly) {
   Make(Bounded(kUnbounded));
@@ -172,8 +166,6 @@ TEST_F(Corner, DeviceLookupSendsOneRequestPerPartition) {
 
 using Overlap = WorldTest;
 
-// --- steps and holds
-
 TEST_F(Overlap, ValidationDoesNotTouchThePolicy) {
   Make(Bounded(kUnbounded, 3));
   for (Key key : {1, 2, 3}) Train(0, {key});
@@ -211,8 +203,6 @@ TEST_F(Overlap, AReadIsAskedAgainAtOnce) {
   ASSERT_TRUE(world().FinishRead(0, op.get(), step.get()).ok());
   Drained();
 }
-
-// --- pushes and fetches that cross
 
 TEST_F(Overlap, FrameThatPushesAndFetchesOneKey) {
   WorldConfig config = Bounded(3, 0);

@@ -432,11 +432,8 @@ TEST(RowFormatBytes, ManyRowsOneBehindTheOther) {
 }
 
 TEST(RowFormatBytes, Names) {
-  for (RowFormat format : kFormats) {
-    if (format == RowFormat::kInt5) continue;  // comes with int4, and is nobody's choice
-    EXPECT_EQ(ParseRowFormat(RowFormatName(format)).value(), format);
-  }
-  EXPECT_FALSE(ParseRowFormat("int5").ok());
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(ParseRowFormat(RowFormatName(kFormats[i])).value(), kFormats[i]);
+  EXPECT_FALSE(ParseRowFormat(RowFormatName(RowFormat::kInt5)).ok()) << "it comes with int4";
   const Status refused = ParseRowFormat("bfloat16").status();
   EXPECT_NE(refused.message().find("'bfloat16'"), std::string::npos);
   EXPECT_NE(refused.message().find("\"float16\", \"int8\" or \"int4\""), std::string::npos);

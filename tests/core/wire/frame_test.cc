@@ -516,18 +516,6 @@ TEST(Frame, VarintsOfAnyLengthAndWherever) {
   }
 }
 
-TEST(Frame, SortedDenseKeysTakeFewBytes) {
-  Request q;
-  q.tables.resize(1);
-  for (Key key = 0; key < 10000; ++key) {
-    q.tables[0].check_keys.push_back(key * 50);
-    q.tables[0].check_clocks.push_back(100000 + key);
-  }
-  Bytes bytes;
-  Encode(q, &bytes);
-  EXPECT_LE(bytes.size(), 6 * 10000u);
-}
-
 TEST(Frame, AnotherVersionSaysWhatToDo) {
   Bytes request, reply;
   Encode(Request(), &request);

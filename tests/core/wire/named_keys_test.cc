@@ -40,9 +40,7 @@ TEST(NamedKeys, AKeyHasTheNameOfItsNewestPlace) {
         const bool named = name < size && at > 0 && at + size > then && all.size() - (at - 1) <= 2 * size;
         const Key* const key = ring.At(name, then);
         ASSERT_EQ(key != nullptr, named) << name << " of " << then;
-        if (named) {
-          ASSERT_EQ(*key, all[at - 1]);
-        }
+        ASSERT_EQ(named ? *key : 0, named ? all[at - 1] : 0);
       }
     }
     EXPECT_EQ(ring.At(0, all.size() + 1), nullptr);
