@@ -78,7 +78,7 @@ class Cache:
         the memory of TensorFlow's first GPU; "auto", the GPU if possible, else a log line and the CPU
         (docs/gpu.md).
       wire: Format of rows and updates between cache and store: "float32"; "float16", half the bytes;
-        "int8", about a quarter; "int4", a sixth for rows and an eighth or less for updates. The rounding error
+        "int8", a quarter; "int4", a sixth for rows and an eighth or less for updates. The rounding error
         of an update is sent with the row's next one; tables and caches always hold float32
         (docs/concepts.md). Default: int4 if the table is at a parameter server and cached rows may be
         stale, or staleness is "synchronous"; float32 at staleness 0, without a cache (rows=0), in this
