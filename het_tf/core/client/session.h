@@ -14,10 +14,7 @@
 //    unless nothing else was in flight: then the partition has moved to another server and back.
 // 3. Identity. The partition knows pushes by client id and number. If its numbers cannot be met (it forgot
 //    this client, or lost pushes that are not kept) the remaining frames get a new id and numbers from 1.
-// 4. Names. Keys that are hashes go by names of a byte or two (named_keys.h), by a ring of each table. After
-// a
-//    failure all rings begin anew: whether the partition appended what was in flight is not known.
-// 5. Epochs. A table that was loaded or cleared has a new epoch: the partition refuses the request and
+// 4. Epochs. A table that was loaded or cleared has a new epoch: the partition refuses the request and
 //    answers with the new epoch.
 //
 // Not thread-safe. Adding throws std::bad_alloc.

@@ -6,19 +6,26 @@
 namespace het {
 
 void NamedKeys::Append(Key key) {
+  const auto forget = [this](Key known, uint32_t place) {
+    if (place != kNoRow && PlaceOf(known) == place) index_.Erase(Hash(known), place);
+  };
   if (appended_ >= size_) {
-    const uint64_t last = appended_ - size_;
-    const auto leaves = numbers_.find(keys_[last % kept_]);
-    if (leaves != numbers_.end() && leaves->second == last) numbers_.erase(leaves);
+    const auto last = static_cast<uint32_t>((appended_ - size_) % kept_);
+    forget(keys_[last], last);
   }
-  appended_ < kept_ ? keys_.push_back(key) : static_cast<void>(keys_[appended_ % kept_] = key);
-  numbers_[key] = appended_++;
+  forget(key, PlaceOf(key));
+  index_.Reserve([this](uint32_t place) { return Hash(keys_[place]); });
+  const auto place = static_cast<uint32_t>(appended_ % kept_);
+  if (place == keys_.size()) keys_.emplace_back();
+  keys_[place] = key;
+  index_.Insert(Hash(key), place);
+  ++appended_;
   state_ = Mix64(state_ ^ static_cast<uint64_t>(key));
 }
 
 uint32_t NamedKeys::Find(Key key) const {
-  const auto found = numbers_.find(key);
-  return found == numbers_.end() ? kNone : static_cast<uint32_t>(found->second % size_);
+  const uint32_t place = PlaceOf(key);
+  return place == kNoRow ? kNone : place % size_;
 }
 
 const Key* NamedKeys::At(uint32_t name, uint64_t appended) const {

@@ -15,12 +15,12 @@
 // keeps the last `kept` keys, twice as many as have names; At takes the number that were appended then.
 #pragma once
 
-#include <boost/unordered/unordered_flat_map.hpp>
 #include <cstdint>
 
 #include "het_tf/core/base/alloc.h"
 #include "het_tf/core/base/hash.h"
 #include "het_tf/core/base/span.h"
+#include "het_tf/core/row/key_index.h"
 #include "het_tf/core/wire/ids.h"
 
 namespace het {
@@ -32,6 +32,7 @@ class NamedKeys {
   static constexpr uint32_t kMostPlaces = 1 << 14;
   static bool IsSize(uint32_t size) { return size != 0 && size <= kMostPlaces; }
 
+  // `kept`: a multiple of `size`.
   NamedKeys(uint32_t size, uint32_t kept) : size_(size), kept_(kept), state_(Mix64(size)) {}
 
   uint32_t size() const { return size_; }
@@ -39,9 +40,7 @@ class NamedKeys {
   // How many keys were appended.
   uint64_t appended() const { return appended_; }
   // Memory: grows with the keys.
-  size_t bytes() const {
-    return keys_.capacity() * sizeof(Key) + numbers_.bucket_count() * (sizeof(Places::value_type) + 1);
-  }
+  size_t bytes() const { return keys_.capacity() * sizeof(Key) + index_.bytes(); }
 
   // Throws std::bad_alloc; then the ring is of no use.
   void Append(Key key);
@@ -51,15 +50,18 @@ class NamedKeys {
   const Key* At(uint32_t name, uint64_t appended) const;
 
  private:
-  using Places = boost::unordered_flat_map<Key, uint64_t, KeyHash, std::equal_to<Key>,
-                                           Allocator<std::pair<const Key, uint64_t>>>;
+  static uint64_t Hash(Key key) { return HashKey(key, 0); }
+  // The place of a key in keys_; kNoRow: it has no name.
+  uint32_t PlaceOf(Key key) const {
+    return index_.Find(Hash(key), [&](uint32_t place) { return keys_[place] == key; });
+  }
 
   const uint32_t size_;
   const uint32_t kept_;
   uint64_t state_;
   uint64_t appended_ = 0;
   Vector<Key> keys_;  // number i at i % kept_
-  Places numbers_;    // of keys that have names: the newest of each
+  KeyIndex index_;    // of those that have names: the newest place of each
 };
 
 // In lists of names 0 stands for a key in full, and 1 + n for name n.

@@ -99,7 +99,7 @@ def test_a_live_job_has_every_metric(server, tmp_path):
         assert value(samples, "het_workers") == 1
         assert value(samples, "het_server_up", server=str(server.socket)) == 1
         assert value(samples, "het_step_seconds_count", rank="0", part="lookup") >= 5
-        assert value(samples, "het_step_seconds_sum", rank="0", part="wait") > 0
+        assert value(samples, "het_step_seconds_sum", rank="0", part="send") > 0
         # The page and `het ps status` have the same.
         state = until(lambda: state_with(url, '"followers": [{'))
         assert {table["name"]: table["rows"] for table in state["tables"]}["t"] == 64

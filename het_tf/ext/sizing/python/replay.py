@@ -34,7 +34,7 @@ PARTITIONS = 64
 # Bytes of a frame, a part and a table in a part beside keys, clocks and rows, in requests and in
 # replies (core/wire/parts.h).
 _FRAME = (45, 11)
-_TABLE_OF_FRAME = (12, 5)
+_TABLE_OF_FRAME = (13, 5)
 _PART = (6, 1.5)
 _TABLE_OF_PART = (2.5, 2)
 _KINDS = ("pushes", "reads")
