@@ -250,20 +250,23 @@ void CountingTransport::SeeReply(Span<const uint8_t> frame) {
 size_t CountingTransport::CountTable(const TableReply& t, const Vector<Key>& fetched) {
   size_t sections = 0;
   const float* next = t.rows.data();
-  auto row = [&](Clock clock, ClassBytes* of) {
+  auto row = [&](Clock clock, size_t clock_bytes, ClassBytes* of) {
     const size_t bytes = clock == 0 ? 0 : RowBytes(t.row_format, t.block, t.row_floats, next, 1);
     if (clock != 0) next += t.row_floats;
     ++of->rows;
     of->absent += clock == 0;
     of->row_bytes += bytes;
-    of->key_bytes += VarintBytes(static_cast<uint64_t>(clock));
-    sections += bytes + VarintBytes(static_cast<uint64_t>(clock));
+    of->key_bytes += clock_bytes;
+    sections += bytes + clock_bytes;
   };
-  for (const Clock clock : t.refreshed_clocks) row(clock, &counts_.update_pull);
-  counts_.update_pull.key_bytes += KeyBytes(t.refreshed);
+  for (const Clock lag : t.refreshed_lags) row(lag, 0, &counts_.update_pull);
+  const size_t refreshed =
+      KeyBytes(t.refreshed) + BytesOf([&](Writer* w) { frame::WriteLags(t.refreshed_lags, w); });
+  counts_.update_pull.key_bytes += refreshed;
   MustBe(t.fetched_clocks.size() <= fetched.size(), "rows that nobody has fetched");
   for (size_t i = 0; i < t.fetched_clocks.size(); ++i) {
-    row(t.fetched_clocks[i], cached(fetched[i]) ? &counts_.update_pull : &counts_.miss_pull);
+    row(t.fetched_clocks[i], VarintBytes(static_cast<uint64_t>(t.fetched_clocks[i])),
+        cached(fetched[i]) ? &counts_.update_pull : &counts_.miss_pull);
   }
   MustBe(next == t.rows.data() + t.rows.size(), "rows of no class");
   const size_t names = ListBytes(t.notified_names, t.notified_keys);
@@ -271,7 +274,7 @@ size_t CountingTransport::CountTable(const TableReply& t, const Vector<Key>& fet
   if (lags > 0) lags += VarintBytes(t.lag_histogram.size());
   counts_.check_bytes += lags;
   counts_.moved_bytes += names;
-  return sections + KeyBytes(t.refreshed) + lags + names;
+  return sections + refreshed + lags + names;
 }
 
 }  // namespace het::traffic

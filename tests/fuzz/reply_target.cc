@@ -130,7 +130,7 @@ Reply MakeReply(FrameStatus status, uint64_t inc, uint64_t last_seq, size_t fetc
     t.row_floats = static_cast<uint32_t>(schema->row_floats());
     for (size_t i = 0; i < refreshed; ++i) {
       t.refreshed.push_back(static_cast<uint32_t>(i));
-      t.refreshed_clocks.push_back(static_cast<Clock>(5 + i));
+      t.refreshed_lags.push_back(static_cast<Clock>(5 + i));
     }
     for (size_t i = 0; i < fetched; ++i) t.fetched_clocks.push_back(static_cast<Clock>(i % 2));
     t.rows.insert(t.rows.end(), (refreshed + fetched / 2) * t.row_floats, 0.25f);

@@ -94,7 +94,7 @@ TEST(Golden, Reply) {
   all.row_format = RowFormat::kFloat16;
   all.block = 2;
   all.refreshed = {1, 3};
-  all.refreshed_clocks = {200, 1};
+  all.refreshed_lags = {200, 1};
   all.fetched_clocks = {0, 70000};
   all.notified_keys = {-4, 12};
   TableReply named;

@@ -16,10 +16,10 @@
 
 namespace het {
 
-// Writes number(i) of each i below n, whose sum is `sum`.
+// Writes number(i) of each i below n, whose sum is `sum`; UINT64_MAX: or more.
 template <typename Number>
 void WriteNumbers(size_t n, uint64_t sum, Number number, Writer* w) {
-  const uint64_t mean = n == 0 ? 0 : sum / n;
+  const uint64_t mean = n == 0 ? 0 : sum == UINT64_MAX ? sum : sum / n;
   const unsigned k = mean == 0 ? 0 : 63 - static_cast<unsigned>(__builtin_clzll(mean));
   const size_t most = 9 + n * (k + 3) / 8;  // all quotients together are below 2 n
   uint8_t* out = w->Append(most);
@@ -55,6 +55,14 @@ void WriteNumbers(size_t n, uint64_t sum, Number number, Writer* w) {
   }
   for (; filled > 0; filled -= filled < 8 ? filled : 8, bits >>= 8) *out++ = static_cast<uint8_t>(bits);
   w->TakeBack(static_cast<size_t>(end - out));
+}
+
+template <typename Number>
+void WriteNumbers(size_t n, Number number, Writer* w) {
+  uint64_t sum = 0;
+  bool over = false;
+  for (size_t i = 0; i < n; ++i) over |= __builtin_add_overflow(sum, number(i), &sum);
+  WriteNumbers(n, over ? UINT64_MAX : sum, number, w);
 }
 
 // Reads n numbers: take(i, number) of each, until it returns false. Fails the reader as well for bytes that

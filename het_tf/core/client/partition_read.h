@@ -37,6 +37,11 @@ struct TableRead {
     fetches.push_back(key);
     fetch_at.push_back(at);
   }
+  // Returns the clock of a row that a check has brought (TableReply::refreshed_lags); 0: it does not exist.
+  Clock Refreshed(uint32_t check, Clock lag) const {
+    return lag == 0 ? 0
+                    : static_cast<Clock>(static_cast<uint64_t>(clocks[check]) + static_cast<uint64_t>(lag));
+  }
   bool empty() const { return checks.empty() && fetches.empty(); }
   // Limit on the rows that may come back.
   size_t rows() const { return checks.size() + fetches.size(); }

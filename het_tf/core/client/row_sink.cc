@@ -55,8 +55,9 @@ size_t CacheSink::Take(const TableRead& asked, const TableAnswer& answer, ReplyR
   TableCache* const cache = asked.cache;
   const TableReply& reply = answer.reply;
   for (size_t i = 0; i < reply.refreshed.size(); ++i) {
-    const Clock clock = reply.refreshed_clocks[i];
-    FillLine(cache, lines_[asked.check_at[reply.refreshed[i]]], clock, rows->Next(clock), answer);
+    const uint32_t check = reply.refreshed[i];
+    const Clock clock = asked.Refreshed(check, reply.refreshed_lags[i]);
+    FillLine(cache, lines_[asked.check_at[check]], clock, rows->Next(clock), answer);
   }
   size_t absent = 0;
   for (size_t i = 0; i < asked.fetches.size(); ++i) {

@@ -255,7 +255,7 @@ void Partition::Answer(const Request& q, Reply* p) {
         return hold(t.check_keys[k], t.check_clocks[k]);
       }
       answer.refreshed.push_back(static_cast<uint32_t>(k));
-      answer.refreshed_clocks.push_back(clock);
+      answer.refreshed_lags.push_back(clock == 0 ? 0 : lag);
       hold(t.check_keys[k], clock);
       if (clock != 0) answer.stored_rows.push_back(store.data(row));
     });

@@ -11,7 +11,7 @@
 
 namespace het::frame {
 
-constexpr uint8_t kVersion = 6;
+constexpr uint8_t kVersion = 7;
 
 constexpr uint32_t kRequestMagic = 0x51544548;  // "HETQ"
 constexpr uint32_t kReplyMagic = 0x52544548;    // "HETR"
@@ -62,6 +62,13 @@ inline void WriteClocks(Span<const Clock> clocks, Writer* w) {
       clocks, [](Clock clock) { return static_cast<uint64_t>(clock); }, w);
 }
 
+// Small positive differences of clocks, modulo 2^64.
+inline void WriteLags(Span<const Clock> lags, Writer* w) {
+  if (lags.size() == 0) return;
+  WriteNumbers(
+      lags.size(), [&lags](size_t i) { return static_cast<uint64_t>(lags[i]); }, w);
+}
+
 inline void WriteKeys(Span<const Key> keys, Writer* w) {
   w->Varint(keys.size());
   WriteAscending(keys, w);
@@ -70,10 +77,8 @@ inline void WriteKeys(Span<const Key> keys, Writer* w) {
 // A list with names (named_keys.h): these, then the keys that have none. `keys`: all, or those alone.
 template <typename Keys>
 void WriteNamed(Span<const uint32_t> names, const Keys& keys, Writer* w) {
-  uint64_t sum = 0;
-  for (const uint32_t name : names) sum += name;
   WriteNumbers(
-      names.size(), sum, [&names](size_t i) { return uint64_t{names[i]}; }, w);
+      names.size(), [&names](size_t i) { return uint64_t{names[i]}; }, w);
   if (keys.size() < names.size()) return WriteAscending(keys, w);
   Vector<Key> in_full;
   for (size_t i = 0; i < names.size(); ++i) {
@@ -100,10 +105,8 @@ inline uint64_t SwapOne(uint64_t ticks) { return ticks < 2 ? 1 - ticks : ticks; 
 
 template <typename Ticks>
 void WriteTicks(const Ticks& ticks, Writer* w) {
-  const auto number = [&ticks](size_t i) { return SwapOne(ticks[i]); };
-  uint64_t sum = 0;
-  for (size_t i = 0; i < ticks.size(); ++i) sum += number(i);
-  WriteNumbers(ticks.size(), sum, number, w);
+  WriteNumbers(
+      ticks.size(), [&ticks](size_t i) { return SwapOne(ticks[i]); }, w);
 }
 
 inline void ReadClocks(size_t count, Reader* r, Vector<Clock>* clocks) {

@@ -30,10 +30,11 @@
 //              [u8 status | varint message length | message] [delta notified]
 //              then its tables:
 //                u8 flags | [new: u64 table | varint floats a row | u8 format | [varint block]] [varint
-//                number] [u64 epoch] [varint refreshed | positions in the request's checks | clocks]
-//                [varint fetches | clocks (0: the row does not exist, and nothing follows for it)]
-//                [varint count | notified keys] rows: of the refreshed and the fetched keys whose clock is
-//                not 0 [varint buckets | staleness histogram of the checks that stayed within the bound]
+//                number] [u64 epoch] [varint refreshed | positions in the request's checks | their clocks
+//                less the checked ones (0: the row does not exist)] [varint fetches | clocks (0: the row does
+//                not exist, and nothing follows for it)] [varint count | notified keys] rows: of the
+//                refreshed and the fetched keys whose clock is not 0 [varint buckets | staleness histogram of
+//                the checks that stayed within the bound]
 //
 // A part with tables states the epochs, its rings, and perhaps the incarnation (inc), that its client knows,
 // by a digest of 32 bits: if the partition computes another digest, it does nothing (kEpoch) and answers with
@@ -44,9 +45,9 @@
 // are: for each its name + 1, or 0; then those with 0. The answer has the notified keys so, if a flag says
 // it.
 //
-// Keys, and positions, ascend in each list, and travel as gaps; these and ticks are Rice codes (base/rice.h;
-// of ticks 0 and 1 change places), clocks are varints. Encoding fails only for lack of memory; decoding
-// trusts nothing.
+// Keys, and positions, ascend in each list, and travel as gaps; these, ticks (0 and 1 change places) and
+// clocks less others are Rice codes (base/rice.h), clocks are varints. Encoding fails only for lack of
+// memory; decoding trusts nothing.
 #pragma once
 
 #include <algorithm>

@@ -43,7 +43,8 @@ struct ReplyTable {
 struct TableReply : ReplyTable {
   uint64_t epoch = 0;          // only with kEpoch; 0: absent
   Vector<uint32_t> refreshed;  // positions in check_keys
-  Vector<Clock> refreshed_clocks;
+  // Each row's clock less the one of its check, modulo 2^64; 0: it does not exist.
+  Vector<Clock> refreshed_lags;
   Vector<Clock> fetched_clocks;  // one for each fetch key
   Vector<Key> notified_keys;     // subscribed rows that moved past the bound; their subscriptions have ended
   // With a ring: the names of these (named_keys.h). Encode takes all keys, too; Decode gives those that have
@@ -57,7 +58,7 @@ struct TableReply : ReplyTable {
   // Returns the number of keys with a row: their number in `rows`.
   size_t KnownRows() const {
     size_t known = 0;
-    for (const Vector<Clock>* clocks : {&refreshed_clocks, &fetched_clocks}) {
+    for (const Vector<Clock>* clocks : {&refreshed_lags, &fetched_clocks}) {
       for (const Clock clock : *clocks) known += clock != 0;
     }
     return known;
@@ -71,7 +72,7 @@ struct TableReply : ReplyTable {
   // Empties the lists, whose memory the next part reuses, and the epoch; the next part writes the rest.
   void Clear() {
     epoch = 0;
-    for (Vector<Clock>* clocks : {&refreshed_clocks, &fetched_clocks}) clocks->clear();
+    for (Vector<Clock>* clocks : {&refreshed_lags, &fetched_clocks}) clocks->clear();
     refreshed.clear();
     notified_keys.clear();
     notified_names.clear();

@@ -87,8 +87,11 @@ Status ReplyParts::ReadTable(TableReply* t, FrameStatus status, uint8_t flags, s
   if (has(reply::kRefreshed)) {
     const uint64_t refreshed = r.Varint();
     ReadAscending(refreshed, &r, &t->refreshed);
-    ReadClocks(refreshed, &r, &t->refreshed_clocks);
-    if (t->refreshed_clocks.size() != refreshed) return Broken("clocks");
+    if (r.ok()) t->refreshed_lags.resize(t->refreshed.size());
+    ReadNumbers(t->refreshed.size(), &r, [t](size_t i, uint64_t lag) {
+      t->refreshed_lags[i] = static_cast<Clock>(lag);
+      return true;
+    });
   }
   if (has(reply::kFetched)) {
     const size_t fetched = r.Count();

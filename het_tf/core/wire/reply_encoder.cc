@@ -23,7 +23,7 @@ size_t SizeBound(const Reply& p) {
   size_t bytes = kPartHeadBytes + 10 + p.message.size();
   for (const TableReply& t : p.tables) {
     bytes += 80 +
-             10 * (t.refreshed_clocks.size() + t.fetched_clocks.size() + t.lag_histogram.size() +
+             10 * (t.refreshed_lags.size() + t.fetched_clocks.size() + t.lag_histogram.size() +
                    t.notified_keys.size()) +
              5 * (t.refreshed.size() + t.notified_names.size()) +
              RowsOf(t) * MostRowBytes(t.row_format, t.block, t.row_floats);
@@ -123,7 +123,7 @@ void ReplyWriter::AddTable(const TableReply& t, FrameStatus status, bool more, W
   if (!t.refreshed.empty()) {
     w->Varint(t.refreshed.size());
     WriteAscending(t.refreshed, w);
-    WriteClocks(t.refreshed_clocks, w);
+    WriteLags(t.refreshed_lags, w);
   }
   if (!t.fetched_clocks.empty()) {
     w->Varint(t.fetched_clocks.size());

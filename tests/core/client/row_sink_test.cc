@@ -58,7 +58,7 @@ class RowSinkTest : public ::testing::Test {
     float next = 0;
     for (uint32_t i = 0; i < asked.checks.size(); ++i) {
       reply.refreshed.push_back(i);
-      reply.refreshed_clocks.push_back(static_cast<Clock>(next) + 1);
+      reply.refreshed_lags.push_back(static_cast<Clock>(next) + 1 - asked.clocks[i]);
       reply.rows.push_back(10 * (next += 1));
     }
     for (size_t i = 0; i < asked.fetches.size(); ++i) {

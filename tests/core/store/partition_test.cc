@@ -260,7 +260,8 @@ TEST_F(PartitionTest, ChecksCompareWithTheBound) {
   const Reply reply = Handle(q);
   // 1 is four behind; 2 five; 3 ahead of the server (it lost updates); 99 no longer exists.
   EXPECT_EQ(reply.tables[0].refreshed, Vector<uint32_t>({1, 2, 3, 4, 5}));
-  EXPECT_THAT(reply.tables[0].refreshed_clocks, ::testing::ElementsAre(10, 10, 10, 10, 0));
+  EXPECT_THAT(reply.tables[0].refreshed_lags,
+              ::testing::ElementsAre(5, -1, INT64_MIN + 10, 10 - INT64_MAX, 0));
   EXPECT_EQ(reply.tables[0].rows.size(), 4 * 2u);
   EXPECT_EQ(reply.tables[0].lag_histogram, Vector<uint64_t>({0, 0, 0, 1}));
 }

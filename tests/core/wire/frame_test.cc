@@ -278,7 +278,7 @@ Reply RandomReply(Random* r, const Reply& before) {
     for (uint64_t n = r->Below(9); n > 0; --n) {
       const uint32_t last = t.refreshed.empty() ? 0 : t.refreshed.back();
       t.refreshed.push_back(last + 1 + static_cast<uint32_t>(r->Below(r->Chance(0.9) ? 9 : UINT32_MAX / 16)));
-      t.refreshed_clocks.push_back(clock());
+      t.refreshed_lags.push_back(clock());
     }
     for (uint64_t n = r->Below(9); n > 0; --n) t.fetched_clocks.push_back(clock());
     AnyKeys(r, &t.notified_keys);
@@ -304,7 +304,7 @@ void ExpectSame(const Reply& q, const Reply& p) {
   for (size_t i = 0; i < p.tables.size(); ++i) {
     using T = TableReply;
     ExpectMembers(q.tables[i], p.tables[i], &T::table, &T::epoch, &T::row_floats, &T::row_format, &T::block,
-                  &T::refreshed, &T::refreshed_clocks, &T::fetched_clocks, &T::notified_names, &T::rows,
+                  &T::refreshed, &T::refreshed_lags, &T::fetched_clocks, &T::notified_names, &T::rows,
                   &T::lag_histogram);
     EXPECT_EQ(q.tables[i].notified_keys, InFull(p.tables[i].notified_names, p.tables[i].notified_keys));
   }

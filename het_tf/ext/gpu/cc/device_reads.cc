@@ -53,7 +53,8 @@ size_t DeviceSink::Take(const TableRead& asked, const TableAnswer& answer, Reply
   };
   const TableReply& reply = answer.reply;
   for (size_t i = 0; i < reply.refreshed.size(); ++i) {
-    give(asked.check_at[reply.refreshed[i]], reply.refreshed_clocks[i]);
+    const uint32_t check = reply.refreshed[i];
+    give(asked.check_at[check], asked.Refreshed(check, reply.refreshed_lags[i]));
   }
   for (size_t i = 0; i < asked.fetches.size(); ++i) {
     give(asked.fetch_at[i], reply.fetched_clocks[i]);
