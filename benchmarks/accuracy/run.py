@@ -139,7 +139,7 @@ PLANNED = tuple(dataclasses.replace(run, planned=True) for run in (DEFAULT, PLAC
 ON_DEMAND = tuple(dataclasses.replace(run, on_demand=True) for run in (EXACT, PLACED))
 PARTS = {
     "criteo_like": dataclasses.replace(
-        CRITEO, models=OF_DEFAULT, seeds=2, runs=(Run("0"), EXACT, Run("10/10"), DEFAULT, PLACED)
+        CRITEO, models=OF_DEFAULT, seeds=5, runs=(Run("0"), EXACT, Run("10/10"), DEFAULT, PLACED)
     ),
     "many": dataclasses.replace(
         CRITEO, models=OF_DEFAULT, workers=(32,), seeds=2, runs=(Run("0"), Run("0", "int4"), DEFAULT, PLACED)
@@ -148,7 +148,7 @@ PARTS = {
     "deepfm_256": dataclasses.replace(
         ADAGRAD, models=("deepfm",), train_rows=1 << 15, runs=(Run("0"), Run("0", "int4"), DEFAULT)
     ),
-    "packages": dataclasses.replace(PAIRS, seeds=3, runs=(Run("0"), Run("0", "int4"), Run("10/10"), DEFAULT)),
+    "packages": dataclasses.replace(PAIRS, seeds=8, runs=(Run("0"), Run("0", "int4"), Run("10/10"), DEFAULT)),
     # One worker is `accumulate`: more of them take successive steps on a row that they share.
     "packages_1": dataclasses.replace(PAIRS, workers=(1,), runs=(Run("0"), Run("0", "int4"))),
     "packages_32": dataclasses.replace(PAIRS, workers=(32,), runs=(Run("0"), Run("0", "int4"), DEFAULT)),
