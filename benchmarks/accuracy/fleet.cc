@@ -144,12 +144,13 @@ Status Fleet::Serve(uint32_t table, Span<const Key> keys, float* values) {
   for (size_t i = 0; i < keys.size(); ++i) {
     const uint64_t hash = layout.Hash(keys[i]);
     service_.WithPartition(layout.Of(hash), [&](Partition& partition) {
-      const RowStore& rows = partition.Find(schema.id())->rows();
+      const Shard& shard = *partition.Find(schema.id());
+      const RowStore& rows = shard.rows();
       const uint32_t row = rows.Find(keys[i], hash);
       if (row == kNoRow) {
         schema.InitValue(keys[i], values + i * dim);
       } else {
-        std::copy_n(rows.data(row), dim, values + i * dim);
+        std::copy_n(shard.Read(rows.data(row), /*slots=*/false), dim, values + i * dim);
       }
     });
   }

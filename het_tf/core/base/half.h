@@ -19,6 +19,16 @@ inline float FloatFromBits(uint32_t bits) {
   return value;
 }
 
+constexpr uint32_t kInfinity = 0x7f800000;  // its bits
+
+// 2^(byte - 127), and one over it: both are normal numbers for every byte from 1 to 253.
+inline float PowerOfTwo(uint8_t byte) { return FloatFromBits(static_cast<uint32_t>(byte) << 23); }
+inline float InversePower(uint8_t byte) { return FloatFromBits(static_cast<uint32_t>(254 - byte) << 23); }
+
+// |x| below 2^22, rounded to an integer, ties to even. As one expression of additions it becomes SIMD code
+// for any CPU.
+inline float Nearest(float x) { return (x + 0x1.8p23f) - 0x1.8p23f; }
+
 // Rounds to nearest, ties to even; values from 65520 become infinity.
 inline uint16_t ToHalf(float value) {
   const uint32_t bits = FloatBits(value), magnitude = bits & 0x7fffffff;

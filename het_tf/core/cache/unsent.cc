@@ -71,6 +71,7 @@ void Unsent::TakeUpdate(uint32_t line, PackedUpdates* to) {
   float* const rest = updates_.data(state.update) + optimizer.wire_begin();
   const Clock age = state.transient ? kLeaves : AgeOf(cache_.lines->clock(line));
   const float* const sent = Pack(cache_.lines->meta(line).key, state.pending, rest, age, to);
+  const Clock before = cache_.lines->base(line);
   cache_.lines->base(line) += std::exchange(state.pending, 0);
   bool any = false;
   for (size_t i = 0; sent != rest && i < optimizer.wire_floats(); ++i) {
@@ -78,7 +79,17 @@ void Unsent::TakeUpdate(uint32_t line, PackedUpdates* to) {
     rest[i] = left == left ? left : 0;  // of what is not finite nothing is left
     any |= rest[i] != 0;
   }
+  if (!schema_->stored().exact()) RoundAsStored(line, any ? rest : nullptr, before, to->draw);
   if (!any) Drop(line);
+}
+
+// Only FTRL's updates are shorter than rows, and its rows are stored as floats.
+void Unsent::RoundAsStored(uint32_t line, const float* rest, Clock before, uint64_t push) {
+  float* const row = cache_.lines->data(line);
+  const size_t floats = rest == nullptr ? 0 : schema_->row_floats();
+  for (size_t i = 0; i < floats; ++i) row[i] -= rest[i];
+  schema_->stored().Round(RowDraw(push, cache_.lines->meta(line).key, before), row);
+  for (size_t i = 0; i < floats; ++i) row[i] += rest[i];
 }
 
 bool Unsent::Leave(uint32_t line) {

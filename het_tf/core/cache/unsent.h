@@ -8,6 +8,11 @@
 // up or down at random, so that the errors are 0 on average. The error of that rounding, and the
 // remainder of a clean line, are lost with the line and counted. A flush takes updates as they are.
 //
+// A store that keeps rows in 16 or 8 bits rounds each row that a push changes. The line rounds its copy to
+// the same numbers, with the remainder on top: nobody else tells it what a store has made of its own ticks.
+// It is off by a unit until the next answer where others have pushed the row, or the push comes again from
+// another client.
+//
 // An update is in one place at any time: a line, the queue, or a frame. Each call moves whole updates.
 #pragma once
 
@@ -25,6 +30,7 @@ namespace het {
 // Updates of rows of one table, as they travel.
 struct PackedUpdates {
   RowFormat format = RowFormat::kFloat32;
+  uint64_t draw = 0;  // of the push (row/stored_format.h)
   Vector<Key> keys;
   Vector<uint32_t> ticks;
   Bytes rows;               // of wire_floats each
@@ -97,6 +103,8 @@ class Unsent {
   // Returns it as the server reads it, until the next call; `wire` itself if nothing is rounded. Throws
   // std::bad_alloc with nothing added.
   const float* Pack(Key key, uint32_t ticks, const float* wire, Clock age, PackedUpdates* to);
+  // Rounds the line's copy as the store will, whose clock is `before` then. `rest`: the remainder.
+  void RoundAsStored(uint32_t line, const float* rest, Clock before, uint64_t push);
 
   const Schema schema_;
   const uint64_t rounding_;  // the client and the table

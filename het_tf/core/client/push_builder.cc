@@ -28,7 +28,11 @@ PushFrame* PushBuilder::NewFrame(uint32_t partition) {
 TablePush* PushBuilder::Add(uint32_t partition, PushFrame** frame, const TableCache& cache, size_t rows,
                             bool whole) {
   if (*frame == nullptr) *frame = NewFrame(partition);
-  return (*frame)->Add(cache.schema(), whole ? RowFormat::kFloat32 : cache.policy().push_format(), rows);
+  TablePush* const push =
+      (*frame)->Add(cache.schema(), whole ? RowFormat::kFloat32 : cache.policy().push_format(), rows);
+  const ClientId& client = (*sessions_)[partition].client();
+  push->draw = PushDraw(client.high, client.low, (*frame)->seq);
+  return push;
 }
 
 void PushBuilder::Move(TableCache* cache, Span<const uint32_t> lines, uint32_t partition, PushFrame** frame,

@@ -1,5 +1,6 @@
 #include "het_tf/core/engine/direct_backend.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "het_tf/core/plan/row_ops.h"
@@ -11,6 +12,8 @@ namespace {
 constexpr uint8_t kTouched = 1;
 constexpr uint8_t kCreated = 2;
 
+constexpr size_t kAhead = 16;  // rows
+
 // Finds the rows of a group's unique keys: in the store or, for absent keys, in step->values.
 void FindRows(const Shard& shard, const BatchPlan::Group& group, Step* step) {
   const RowStore& store = shard.rows();
@@ -18,16 +21,19 @@ void FindRows(const Shard& shard, const BatchPlan::Group& group, Step* step) {
   uint32_t* const numbers = step->plan.rows(group);
   const Key* const keys = step->plan.keys(group);
   const float** const rows = step->rows(group);
-  store.FindBatch(keys, step->plan.hashes(group), group.uniques, numbers, dim);
+  const StoredFormat& format = shard.schema().stored();
+  store.FindBatch(keys, step->plan.hashes(group), group.uniques, numbers, std::min(dim, store.row_floats()));
   step->plan.set_generation(group, store.generation());
   for (size_t u = 0; u < group.uniques; ++u) {
-    if (numbers[u] != kNoRow) {
+    float* const own = step->values(group) + u * dim;
+    rows[u] = own;
+    if (numbers[u] == kNoRow) {
+      shard.schema().InitValue(keys[u], own);
+    } else if (format.exact()) {
       rows[u] = store.data(numbers[u]);
-      continue;
+    } else {
+      format.ReadValue(store.data(numbers[u]), own);
     }
-    float* const initial = step->values(group) + u * dim;
-    shard.schema().InitValue(keys[u], initial);
-    rows[u] = initial;
   }
 }
 
@@ -59,11 +65,13 @@ void TickGroup(Shard* shard, const BatchPlan::Group& group, float learning_rate,
   const float* const sums = step->values(group);
   float* const scratch = step->scratch(group);
   for (size_t u = 0; u < group.uniques; ++u) {
+    if (u + kAhead < group.uniques && touched[u + kAhead]) store.PrefetchRow(rows[u + kAhead]);
     if (!touched[u]) continue;
     shard->MarkChanged(rows[u], number);
-    schema.Tick(learning_rate, sums + u * dim, scale, scratch, store.meta(rows[u]).clock, store.data(rows[u]),
-                nullptr);
-    CountTick(now, &store.meta(rows[u]));
+    RowMeta& meta = store.meta(rows[u]);
+    schema.Tick(learning_rate, sums + u * dim, scale, scratch, meta.clock, shard->Edit(rows[u]), nullptr);
+    shard->Keep(rows[u], /*push=*/0);
+    CountTick(now, &meta);
   }
 }
 

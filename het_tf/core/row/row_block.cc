@@ -15,11 +15,6 @@ namespace het {
 namespace {
 
 constexpr uint8_t kFloats = 255;
-constexpr uint32_t kInfinity = 0x7f800000;
-
-// 2^(byte - 127), and one over it: both are normal numbers for every byte that is a scale.
-float Unit(uint8_t byte) { return FloatFromBits(static_cast<uint32_t>(byte) << 23); }
-float Inverse(uint8_t byte) { return FloatFromBits(static_cast<uint32_t>(254 - byte) << 23); }
 
 // The bits of the largest magnitude; those of a NaN are above infinity's.
 uint32_t LargestBits(const float* x, size_t n) {
@@ -82,15 +77,11 @@ uint8_t* PackHalves(const float* x, size_t n, bool down, uint8_t* out) {
   const uint8_t byte = ScaleByte(down ? largest : largest + 0xfff + ((largest >> 13) & 1), 14);
   if (byte == kFloats) return PutFloats(x, n, out);
   *out = byte;
-  down ? ToHalves<true>(x, n, Inverse(byte), out + 1) : ToHalves<false>(x, n, Inverse(byte), out + 1);
+  down ? ToHalves<true>(x, n, InversePower(byte), out + 1) : ToHalves<false>(x, n, InversePower(byte), out + 1);
   return out + 1 + 2 * n;
 }
 
 // --- integers of kBits bits
-
-// |x| below 2^22, rounded to an integer, ties to even. As one expression of additions it becomes SIMD code
-// for any CPU.
-float Nearest(float x) { return (x + 0x1.8p23f) - 0x1.8p23f; }
 
 // Mixes the bits of x, by 32-bit operations that become SIMD code (the finalizer of MurmurHash3).
 uint32_t Mix32(uint32_t x) {
@@ -159,7 +150,7 @@ uint8_t* PackIntegers(const float* x, size_t n, uint64_t dither, uint8_t* out, u
   const uint8_t byte = dithered != kFloats ? dithered : limited(NearestByte<kBits>(largest));
   if (byte == kFloats) return PutFloats(x, n, out);
   *out = kFew ? (byte - kFewByte) | other : byte;
-  const float inverse = Inverse(byte);
+  const float inverse = InversePower(byte);
   if (dithered == kFloats) {
     PutIntegers<kBits>(
         n, [=](size_t i) { return Nearest(x[i] * inverse); }, out + 1);
@@ -204,7 +195,7 @@ template <int kBits>
 bool Fits(const float* x, size_t n) {
   const uint8_t byte = FewByte(NearestByte<kBits>(LargestBits(x, n)));
   if (byte == kFloats) return true;
-  const float inverse = Inverse(byte);
+  const float inverse = InversePower(byte);
   return std::all_of(x, x + n, [=](float each) { return Nearest(each * inverse) == each * inverse; });
 }
 
@@ -223,7 +214,7 @@ uint8_t CoarseByte(const float* x, size_t n) {
 uint8_t* PackCoarse(uint8_t byte, const float* x, size_t n, uint8_t* out) {
   *out++ = byte;
   std::memset(out, 0, CoarseBytes(n));
-  const float inverse = Inverse((byte & ~kOther) + kFewByte) * 0.5f;
+  const float inverse = InversePower((byte & ~kOther) + kFewByte) * 0.5f;
   for (size_t i = 0; i < n; ++i) {
     const float whole = std::min(std::max(std::floor(x[i] * inverse), -2.0f), 1.0f);
     out[i / 4] |= static_cast<uint8_t>((static_cast<int32_t>(whole) & 3) << 2 * (i % 4));
@@ -254,11 +245,11 @@ bool UnpackBlock(size_t n, Reader* in, float* out) {
   if (byte == kFloats) {
     std::memcpy(out, bytes, n * sizeof(float));
   } else if (other) {
-    kBits == 4 ? FromCoarse(bytes, n, Unit(byte), out) : FromIntegers<8>(bytes, n, Unit(byte), out);
+    kBits == 4 ? FromCoarse(bytes, n, PowerOfTwo(byte), out) : FromIntegers<8>(bytes, n, PowerOfTwo(byte), out);
   } else if constexpr (kBits == 16) {
-    FromHalves(bytes, n, Unit(byte), out);
+    FromHalves(bytes, n, PowerOfTwo(byte), out);
   } else {
-    FromIntegers<kBits>(bytes, n, Unit(byte), out);
+    FromIntegers<kBits>(bytes, n, PowerOfTwo(byte), out);
   }
   return true;
 }

@@ -95,6 +95,7 @@ class RowStore {
   // std::bad_alloc and leaves the rows unchanged.
   void Reserve(size_t more_rows);
   void Prefetch(uint64_t hash) const { index_.Prefetch(hash); }
+  void PrefetchRow(uint32_t row) const { PrefetchRow(row, row_floats_); }
   // Calls visit(meta, data) for those of the rows that are live. Their memory accesses overlap.
   template <typename Visit>
   void ForEachLive(Span<const uint32_t> rows, const Visit& visit) const {

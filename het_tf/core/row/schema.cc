@@ -38,6 +38,8 @@ Result<Schema> TableSchema::Create(TableSpec spec) {
   auto optimizer = Optimizer::Create(spec.optimizer, spec.dim);
   if (!optimizer.ok()) return bad(optimizer.status().message());
   spec.optimizer.params = Optimizer::AllParams(spec.optimizer);
+  const Status stored = StoredFormat::Check(spec.stored, *optimizer.value());
+  if (!stored.ok()) return bad(stored.message());
   if (spec.max_norm > 0 && optimizer.value()->value_is_derived()) {
     return bad("max_norm does not go with optimizer '" + spec.optimizer.name +
                "', whose value is a function of its slots; use l2 instead");
@@ -53,6 +55,7 @@ TableSchema::TableSchema(TableSpec spec, std::unique_ptr<Optimizer> optimizer, I
       id_(HashName(spec_.name)),
       plain_(spec_.l2 == 0 && spec_.max_norm == 0),
       optimizer_(std::move(optimizer)),
+      stored_(spec_.stored, *optimizer_),
       initializer_(initializer) {}
 
 void TableSchema::TickWithLimits(float learning_rate, const float* g, float scale, float* scratch,

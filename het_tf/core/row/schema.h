@@ -12,6 +12,7 @@
 #include "het_tf/core/row/limits.h"
 #include "het_tf/core/row/optimizer.h"
 #include "het_tf/core/row/row_store.h"
+#include "het_tf/core/row/stored_format.h"
 
 namespace het {
 
@@ -26,6 +27,8 @@ struct TableSpec {
   double l2 = 0;
   // After a tick a value longer than this is scaled back to it (keras.constraints.MaxNorm); 0: no limit.
   double max_norm = 0;
+  // How stores keep the rows (stored_format.h).
+  Stored stored = Stored::kFloat32;
   // Absent: keep an existing table's limits; a new table has none.
   std::optional<TableLimits> limits;
   // The name from which initial rows are drawn; empty: the table's own.
@@ -44,14 +47,19 @@ class TableSchema {
   uint32_t dim() const { return spec_.dim; }
   size_t row_floats() const { return optimizer_->row_floats(); }
   const Optimizer& optimizer() const { return *optimizer_; }
+  const StoredFormat& stored() const { return stored_; }
 
-  // Writes the row before any update: value and slots.
+  // Writes the row before any update, as it would be stored: value and slots.
   void InitRow(Key key, float* row) const {
     initializer_.Fill(key, row);
     optimizer_->InitSlots(row);
+    if (!stored_.exact()) stored_.Round(/*draw=*/0, row);
   }
   // Writes only its value.
-  void InitValue(Key key, float* value) const { initializer_.Fill(key, value); }
+  void InitValue(Key key, float* value) const {
+    initializer_.Fill(key, value);
+    if (!stored_.exact()) stored_.RoundValue(/*draw=*/0, value);
+  }
 
   // One tick with all of the spec: L2, optimizer, max-norm. `update` as in Optimizer::Apply. The gradient is
   // g times `scale`, exactly g for 1; `scratch`: room for dim floats, may be g.
@@ -80,6 +88,7 @@ class TableSchema {
   uint64_t id_;
   bool plain_;  // neither l2 nor max_norm
   std::unique_ptr<Optimizer> optimizer_;
+  StoredFormat stored_;
   Initializer initializer_;
 };
 

@@ -53,6 +53,7 @@ Json SpecAsJson(const TableSpec& spec) {
       {"l2", spec.l2},
       {"max_norm", spec.max_norm},
   };
+  if (spec.stored != Stored::kFloat32) json["stored"] = StoredName(spec.stored);
   if (!spec.drawn_as.empty()) json["drawn_as"] = spec.drawn_as;
   return json;
 }
@@ -150,6 +151,8 @@ Result<TableSpec> SpecOfJson(const Json& json) {
       spec.l2 = value.get<double>();
     } else if (field == "max_norm") {
       spec.max_norm = value.get<double>();
+    } else if (field == "stored") {
+      HET_ASSIGN_OR_RETURN(spec.stored, ParseStored(value.get<std::string>()));
     } else if (field == "limits") {
       HET_ASSIGN_OR_RETURN(spec.limits, ParseLimits(value));
     } else {

@@ -8,8 +8,8 @@
 //   kHead      u32 index | u32 count | u64 hash_seed               the partition's identity
 //   kTable     u64 epoch | i64 clock floor | the table's description with its limits as JSON, to the end of
 //              the chunk (schema.h)
-//   kRows      u64 table id | u32 floats a row | u32 rows, then each:
-//                i64 key | i64 clock | u32 last_used | u16 count | floats (fp32): value and slots
+//   kRows      u64 table id | u24 words a row | u8 how they are stored (row/stored_format.h) | u32 rows, then
+//              each: i64 key | i64 clock | u32 last_used | u16 count | words of four bytes
 //   kClients   clients, to the end of the chunk: u64 high | u64 low | u64 last_seq | u32 time
 //   kEnd       empty: a sequence without it was cut off
 //   kSet       as kRows; only for LoadChunk

@@ -45,6 +45,18 @@ void EncodeKeys(Kind kind, uint64_t table, Span<const Key> keys, Bytes* chunk);
 size_t EncodeValues(const Shard& shard, RowFormat format, Span<const uint32_t> rows, Bytes* chunk);
 size_t EncodeStored(const Shard& shard, Span<const uint32_t> rows, Bytes* chunk);
 
+// What a chunk of rows says of each: its words of four bytes, and above 24 bits how they are stored.
+inline uint32_t ShapeOf(const TableSchema& schema) {
+  const StoredFormat& format = schema.stored();
+  return static_cast<uint32_t>(format.words()) | static_cast<uint32_t>(format.stored()) << 24;
+}
+inline size_t RowBytesOf(uint32_t shape) { return (shape & 0xffffff) * sizeof(float); }
+inline std::string ShapeText(uint32_t shape) {
+  const uint32_t stored = std::min<uint32_t>(shape >> 24, 3);
+  return std::to_string(RowBytesOf(shape)) + " bytes stored as " +
+         (stored < 3 ? StoredName(static_cast<Stored>(stored)) : "of another version");
+}
+
 // Reads the head; InvalidArgument if it is malformed.
 Result<Kind> ReadKind(Reader* r);
 

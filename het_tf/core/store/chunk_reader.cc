@@ -72,7 +72,7 @@ struct RowsOfChunk {
 
 Result<RowsOfChunk> ReadRowsHead(Reader* r, Partition* partition) {
   const uint64_t table = r->Fixed<uint64_t>();
-  const uint32_t floats = r->Fixed<uint32_t>();
+  const uint32_t shape = r->Fixed<uint32_t>();
   const uint32_t count = r->Fixed<uint32_t>();
   if (!r->ok()) return Broken("truncated rows");
   Shard* shard = partition->Find(table);
@@ -80,12 +80,11 @@ Result<RowsOfChunk> ReadRowsHead(Reader* r, Partition* partition) {
     return InvalidArgument("rows of a table with id " + std::to_string(table) +
                            ", which is not here; create it first");
   }
-  if (floats != shard->rows().row_floats()) {
-    return InvalidArgument("rows of " + std::to_string(floats) + " floats; those of table '" +
-                           shard->schema().spec().name + "' have " +
-                           std::to_string(shard->rows().row_floats()));
+  if (shape != ShapeOf(shard->schema())) {
+    return InvalidArgument("rows of " + ShapeText(shape) + "; those of table '" +
+                           shard->schema().spec().name + "' have " + ShapeText(ShapeOf(shard->schema())));
   }
-  const size_t data_bytes = floats * sizeof(float);
+  const size_t data_bytes = RowBytesOf(shape);
   const size_t left = r->left();
   if (left / (kRowHead + data_bytes) != count || left % (kRowHead + data_bytes) != 0) {
     return Broken("it does not have its stated number of rows");
@@ -305,7 +304,7 @@ bool StampSet(Span<const uint8_t> chunk, uint32_t now, Bytes* stamped) {
   Reader r(chunk);
   if (const auto kind = ReadKind(&r); !kind.ok() || kind.value() != Kind::kSet) return false;
   r.Fixed<uint64_t>();
-  const size_t row_bytes = kRowHead + r.Fixed<uint32_t>() * sizeof(float);
+  const size_t row_bytes = kRowHead + RowBytesOf(r.Fixed<uint32_t>());
   stamped->assign(chunk.begin(), chunk.end());
   for (size_t at = kRowsHead; at + row_bytes <= stamped->size(); at += row_bytes) {
     std::memcpy(stamped->data() + at + kRowTimeAt, &now, sizeof(now));
@@ -329,16 +328,23 @@ Status DecodeRows(Span<const uint8_t> chunk, const TableSchema& schema, RowBatch
   HET_ASSIGN_OR_RETURN(const Kind kind, ReadKind(&r));
   if (kind != Kind::kRows) return Broken("it has no rows");
   const bool wanted = r.Fixed<uint64_t>() == schema.id();
-  const uint32_t floats = r.Fixed<uint32_t>();
+  const uint32_t shape = r.Fixed<uint32_t>();
   const uint32_t count = r.Fixed<uint32_t>();
-  if (!r.ok() || (wanted && floats != schema.row_floats())) return Broken("rows of another width");
+  if (!r.ok() || (wanted && shape != ShapeOf(schema))) return Broken("rows of another width");
   if (!wanted) return Status();
-  if (r.left() != count * (kRowHead + floats * sizeof(float))) return Broken("truncated rows");
+  if (r.left() != count * (kRowHead + RowBytesOf(shape))) return Broken("truncated rows");
   if (count > rows->left()) return Broken("more rows than were asked for");
+  Vector<float> words(schema.stored().words());
+  Vector<float> row(schema.row_floats());
   for (uint32_t i = 0; i < count; ++i) {
     RowMeta meta{};
     ReadMeta(&r, &meta);
-    rows->Add(meta, r.Raw(floats * sizeof(float)));
+    const uint8_t* const bytes = r.Raw(RowBytesOf(shape));
+    if (!schema.stored().exact()) {
+      std::memcpy(words.data(), bytes, RowBytesOf(shape));
+      schema.stored().Read(words.data(), row.data());
+    }
+    rows->Add(meta, schema.stored().exact() ? static_cast<const void*>(bytes) : row.data());
   }
   return Status();
 }

@@ -15,26 +15,34 @@ class RowsWriter {
  public:
   // Room for `most` rows. Throws std::bad_alloc.
   RowsWriter(Kind kind, const TableSchema& schema, size_t most, Bytes* chunk)
-      : schema_(schema), chunk_(chunk) {
-    const size_t bytes = most * (kRowHead + schema.row_floats() * sizeof(float));
+      : format_(schema.stored()), chunk_(chunk) {
+    const size_t bytes = most * (kRowHead + format_.words() * sizeof(float));
     chunk->clear();
     chunk->reserve(kRowsHead + bytes);
     Writer w = Begin(kind, chunk);
     w.Fixed(schema.id());
-    w.Fixed(static_cast<uint32_t>(schema.row_floats()));
+    w.Fixed(ShapeOf(schema));
     w.Fixed(uint32_t{0});
     at_ = w.Append(bytes);
   }
-  void Add(const RowMeta& meta, const float* value, const float* slots) {
-    Put(&meta.key, sizeof meta.key);
-    Put(&meta.clock, sizeof meta.clock);
-    Put(&meta.last_used, sizeof meta.last_used);
-    Put(&meta.count, sizeof meta.count);
-    Put(value, schema_.dim() * sizeof(float));
-    Put(slots, (schema_.row_floats() - schema_.dim()) * sizeof(float));
-    ++count_;
+  // `stored`: the row as a store keeps it.
+  void Add(const RowMeta& meta, const float* stored) {
+    AddHead(meta);
+    Put(stored, format_.words() * sizeof(float));
   }
-  void Add(const RowMeta& meta, const float* row) { Add(meta, row, row + schema_.dim()); }
+  // A row of floats.
+  void AddFloats(const RowMeta& meta, const float* row) {
+    AddHead(meta);
+    if (format_.exact()) return Put(row, format_.words() * sizeof(float));
+    words_.resize(format_.words());
+    format_.Write(row, /*draw=*/0, words_.data());
+    Put(words_.data(), words_.size() * sizeof(float));
+  }
+  void AddFloats(const RowBatch& rows, size_t i) {
+    row_.resize(rows.dim() + rows.slot_floats());
+    rows.CopyRow(i, row_.data());
+    AddFloats(rows.meta(i), row_.data());
+  }
   // Returns the number of rows.
   uint32_t End() {
     chunk_->resize(static_cast<size_t>(at_ - chunk_->data()));
@@ -43,12 +51,21 @@ class RowsWriter {
   }
 
  private:
+  void AddHead(const RowMeta& meta) {
+    Put(&meta.key, sizeof meta.key);
+    Put(&meta.clock, sizeof meta.clock);
+    Put(&meta.last_used, sizeof meta.last_used);
+    Put(&meta.count, sizeof meta.count);
+    ++count_;
+  }
   void Put(const void* from, size_t size) {
-    if (size > 0) std::memcpy(at_, from, size);  // no slots: null
+    std::memcpy(at_, from, size);
     at_ += size;
   }
 
-  const TableSchema& schema_;
+  const StoredFormat& format_;
+  Vector<float> row_;    // of a batch
+  Vector<float> words_;  // as it is stored
   Bytes* const chunk_;
   uint8_t* at_;
   uint32_t count_ = 0;
@@ -173,7 +190,7 @@ void EncodeSet(const TableSchema& schema, Span<const Key> keys, const float* row
                const Clock* ages) {
   RowsWriter writer(Kind::kSet, schema, keys.size(), chunk);
   for (size_t i = 0; i < keys.size(); ++i) {
-    writer.Add({keys[i], ages == nullptr ? 0 : ages[i], 0, 0, 0}, rows + i * schema.row_floats());
+    writer.AddFloats({keys[i], ages == nullptr ? 0 : ages[i], 0, 0, 0}, rows + i * schema.row_floats());
   }
   writer.End();
 }
@@ -197,14 +214,17 @@ size_t chunk::EncodeValues(const Shard& shard, RowFormat format, Span<const uint
   const size_t count_at = chunk->size();
   w.Fixed(uint32_t{0});
   w.Fixed(static_cast<uint32_t>(format));
-  Vector<const float*> values;
-  values.reserve(rows.size());
+  Vector<const float*> stored;
+  stored.reserve(rows.size());
   shard.rows().ForEachLive(rows, [&](const RowMeta& meta, const float* data) {
     w.Fixed(meta.key);
-    values.push_back(data);
+    stored.push_back(data);
   });
-  PackRows({format}, dim, dim, values.data(), values.size(), &w);
-  const auto count = static_cast<uint32_t>(values.size());
+  for (const float* const row : stored) {
+    const float* const value = shard.Read(row, /*slots=*/false);
+    PackRows({format}, dim, dim, &value, 1, &w);
+  }
+  const auto count = static_cast<uint32_t>(stored.size());
   std::memcpy(chunk->data() + count_at, &count, sizeof count);
   return count;
 }
@@ -225,9 +245,7 @@ void EncodeForget(Span<const ClientId> clients, Bytes* chunk) {
 
 void EncodeRows(const TableSchema& schema, const RowBatch& rows, Span<const uint32_t> which, Bytes* chunk) {
   RowsWriter writer(Kind::kRows, schema, which.size(), chunk);
-  for (const uint32_t i : which) {
-    writer.Add(rows.meta(i), rows.value(i), rows.slots_of(i));
-  }
+  for (const uint32_t i : which) writer.AddFloats(rows, i);
   writer.End();
 }
 

@@ -1,5 +1,6 @@
 #include "het_tf/core/store/local_store.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace het {
@@ -36,9 +37,10 @@ Status LocalStore::Assign(const TableSchema& schema, Span<const Key> keys, const
       HET_RETURN_IF_ERROR(WithShard(schema, layout.OfKey(keys[i]), [&](Partition* partition, Shard* shard) {
         bool created = false;
         const uint32_t row = shard->FindOrCreate(keys[i], shard->rows().Hash(keys[i]), &created);
-        float* data = shard->rows().data(row);
+        float* data = shard->Edit(row);
         schema.InitRow(keys[i], data);
         std::memcpy(data, rows + i * given, given * sizeof(float));
+        shard->Set(row);
         CountTick(service_->Now(), &shard->rows().meta(row));
         shard->Renew(row, ages == nullptr ? 0 : ages[i]);
         shard->MarkChanged(row, partition->RowsChanged(schema.id()));
@@ -60,7 +62,7 @@ Status LocalStore::Read(const TableSchema& schema, Span<const Key> keys, float* 
       if (row == kNoRow) {
         schema.InitValue(key, values);
       } else {
-        std::memcpy(values, shard->rows().data(row), schema.dim() * sizeof(float));
+        std::copy_n(shard->Read(shard->rows().data(row), /*slots=*/false), schema.dim(), values);
       }
     });
     values += schema.dim();

@@ -40,7 +40,7 @@ Status LocalStore::ScanSome(const TableSchema& schema, uint32_t partition, uint6
     for (; row < rows.end() && batch->left() > 0; ++row) {
       const auto number = static_cast<uint32_t>(row);
       const RowMeta& meta = rows.meta(number);
-      if ((meta.flags & RowStore::kLive) != 0) batch->Add(meta, rows.data(number));
+      if ((meta.flags & RowStore::kLive) != 0) batch->Add(meta, shard->Read(rows.data(number)));
     }
     *cursor = row < rows.end() ? row : kScanned;
   });
@@ -121,7 +121,8 @@ Status LocalStore::LoadBatch(const TableSchema& schema, const RowBatch& rows) {
           meta.last_used = rows.last_used()[i];
           meta.count = rows.counts()[i];
           shard->MarkChanged(row, number);
-          rows.CopyRow(i, store.data(row));
+          rows.CopyRow(i, shard->Edit(row));
+          shard->Set(row);
         }
       }));
     }

@@ -201,7 +201,7 @@ FrameStatus Partition::Check(Request* request, const Handling& how, std::string*
     }
     if (!CheckTable(t, how, parts_, named_[i], message)) return FrameStatus::kBadFrame;
     bytes += (t.check_keys.size() + t.fetch_keys.size()) *
-             MostAnswerBytes(t.row_format, t.block, named_[i]->rows().row_floats());
+             MostAnswerBytes(t.row_format, t.block, named_[i]->schema().row_floats());
   }
   if (bytes > how.most_bytes) {
     *message = "an answer with all rows that the part asks for takes " + std::to_string(bytes) +
@@ -230,10 +230,11 @@ void Partition::Answer(const Request& q, Reply* p) {
   size_t used = 0;
   for (size_t i = 0; i < q.tables.size(); ++i) {
     const TableRequest& t = q.tables[i];
-    const RowStore& store = named_[i]->rows();
+    const Shard& shard = *named_[i];
+    const RowStore& store = shard.rows();
     TableReply& answer = *frame::NextTable(&p->tables, &used);
     answer.table = t.table;
-    answer.row_floats = static_cast<uint32_t>(store.row_floats());
+    answer.row_floats = static_cast<uint32_t>(shard.schema().row_floats());
     answer.row_format = t.row_format;
     answer.block = t.block;
     answer.stored_rows.reserve(t.fetch_keys.size());
@@ -241,6 +242,12 @@ void Partition::Answer(const Request& q, Reply* p) {
     turn.At(t.table, t.dropped);
     auto hold = [&](Key key, Clock clock) {
       if (t.subscribe) turn.Subscribe(key, clock);
+    };
+    const auto bring = [&](uint32_t row) {
+      const float* const stored = store.data(row);
+      if (shard.schema().stored().exact()) return answer.stored_rows.push_back(stored);
+      const float* const floats = shard.Read(stored);
+      answer.rows.insert(answer.rows.end(), floats, floats + answer.row_floats);
     };
     FindEach(store, t.check_keys, [&](size_t k, uint32_t row) {
       const Clock clock = row == kNoRow ? 0 : store.meta(row).clock;
@@ -257,13 +264,13 @@ void Partition::Answer(const Request& q, Reply* p) {
       answer.refreshed.push_back(static_cast<uint32_t>(k));
       answer.refreshed_lags.push_back(clock == 0 ? 0 : lag);
       hold(t.check_keys[k], clock);
-      if (clock != 0) answer.stored_rows.push_back(store.data(row));
+      if (clock != 0) bring(row);
     });
     FindEach(store, t.fetch_keys, [&](size_t k, uint32_t row) {
       const Clock clock = row == kNoRow ? 0 : store.meta(row).clock;
       answer.fetched_clocks.push_back(clock);
       hold(t.fetch_keys[k], clock);
-      if (clock != 0) answer.stored_rows.push_back(store.data(row));
+      if (clock != 0) bring(row);
     });
     turn.Notify(&answer.notified_keys);
     const NamedKeys* const ring = t.ring == 0 ? nullptr : names_.Find(q.client, t.table);
@@ -331,7 +338,7 @@ Handled Partition::HandlePart(Request* q, ReplyWriter* replies, const Handling& 
     if (reply.status == FrameStatus::kOk) AppendNames(*q, &names_);
     handled.pulled = AnswerTables(*q, &reply);
     replies->Add(reply);
-    for (const TableReply& t : reply.tables) handled.rows += t.stored_rows.size();
+    for (const TableReply& t : reply.tables) handled.rows += t.KnownRows();
   } catch (const std::bad_alloc&) {
     // The push may have been applied: last_seq shows it to the client.
     reply.status = FrameStatus::kOutOfMemory;

@@ -62,13 +62,15 @@ void RowsOfPush::Merge(const Request& q, uint64_t number) const {
   for (const TableRequest& t : q.tables) {
     if (t.push_keys.empty()) continue;
     const Optimizer& optimizer = rows_[at].shard->schema().optimizer();
+    const uint64_t draw = PushDraw(q.client.high, q.client.low, q.seq);
     Shard& shard = *rows_[at].shard;
     RowStore& store = shard.rows();
     const float* update = t.push_updates.data();
     for (size_t i = 0; i < t.push_keys.size(); ++i, ++at, update += t.update_floats) {
       if (rows_[at].row == kNoRow) continue;
       shard.MarkChanged(rows_[at].row, number);
-      optimizer.MergeWire(update, t.push_ticks[i], store.data(rows_[at].row));
+      optimizer.MergeWire(update, t.push_ticks[i], shard.Edit(rows_[at].row));
+      shard.Keep(rows_[at].row, draw);
       RowMeta& meta = store.meta(rows_[at].row);
       meta.clock += t.push_ticks[i];
       meta.count = SaturatingAdd(meta.count, t.push_ticks[i]);

@@ -36,7 +36,8 @@ uint32_t Shard::FindOrCreate(Key key, uint64_t hash, bool* created) {
   *created = row == kNoRow;
   if (*created) {
     row = Insert(key, hash);
-    schema_->InitRow(key, rows_.data(row));
+    schema_->InitRow(key, schema_->stored().exact() ? rows_.data(row) : row_.data());
+    Set(row);
   }
   return row;
 }

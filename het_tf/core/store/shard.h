@@ -45,14 +45,36 @@ class Shard {
   static constexpr Clock kLastClock = kMaxClock - kMaxPushTicks;
 
   Shard(Schema schema, uint64_t epoch, uint64_t hash_seed)
-      : schema_(std::move(schema)), epoch_(epoch), rows_(schema_->row_floats(), hash_seed) {}
+      : schema_(std::move(schema)),
+        epoch_(epoch),
+        rows_(schema_->stored().words(), hash_seed),
+        row_(schema_->stored().exact() ? 0 : schema_->row_floats()) {}
 
   const TableSchema& schema() const { return *schema_; }
   const Schema& shared_schema() const { return schema_; }
   uint64_t epoch() const { return epoch_; }
   void set_epoch(uint64_t epoch) { epoch_ = epoch; }
+  // The rows, as they are stored (row/stored_format.h).
   RowStore& rows() { return rows_; }
   const RowStore& rows() const { return rows_; }
+  // The floats of a stored row: value and slots; without `slots` perhaps the value alone. Valid until the
+  // next call of Read, Edit or Keep, or, where rows are stored as floats, while the row is.
+  const float* Read(const float* stored, bool slots = true) const {
+    const StoredFormat& format = schema_->stored();
+    if (format.exact()) return stored;
+    slots ? format.Read(stored, row_.data()) : format.ReadValue(stored, row_.data());
+    return row_.data();
+  }
+  // The same to be changed; Keep or Set ends the change.
+  float* Edit(uint32_t row) { return const_cast<float*>(Read(rows_.data(row))); }
+  // Of a push, whose draw is given (PushDraw). The clock must still be the one before it.
+  void Keep(uint32_t row, uint64_t push) {
+    if (!schema_->stored().exact()) Write(row, RowDraw(push, rows_.meta(row).key, rows_.meta(row).clock));
+  }
+  // Of a load or an assignment.
+  void Set(uint32_t row) {
+    if (!schema_->stored().exact()) Write(row, /*draw=*/0);
+  }
   // An upper bound on all rows' clocks. Code that raises a row's clock must update it.
   Clock newest() const { return newest_; }
   void RaiseNewest(Clock clock) { newest_ = std::max(newest_, std::min(clock, kMaxClock)); }
@@ -98,11 +120,13 @@ class Shard {
 
  private:
   void DropRows();
+  void Write(uint32_t row, uint64_t draw) { schema_->stored().Write(row_.data(), draw, rows_.data(row)); }
   uint32_t LeastRecentlyUsedOfAFew();
 
   Schema schema_;
   uint64_t epoch_;  // random, new at load and clear; compared by !=
   RowStore rows_;
+  mutable Vector<float> row_;  // of Read and Edit
   ChangeNumbers numbers_;
   uint64_t known_since_ = 0;
   TableLimits limits_;

@@ -10,6 +10,7 @@ from het_tf.python.table import initializers, optimizers
 from het_tf.python.table.spec import check_number
 
 Combiner = Literal["sum", "mean", "sqrtn"]
+Stored = Literal["float32", "bfloat16", "int8"]
 
 
 class TableConfig:
@@ -28,6 +29,10 @@ class TableConfig:
       l2: Adds the gradient of `l2 * sum(row ** 2)` for the rows of each step (`keras.regularizers.L2` on the
         rows).
       max_norm: Rows longer than this (Euclidean) after an update are scaled back to it; None: no limit.
+      stored: How a parameter server, or this process for a table of its own, keeps the rows: "float32",
+        "bfloat16" (half of the memory) or "int8" (a quarter; slots of `dim` floats have 16 bits). Arithmetic is
+        float32, and each update is rounded at random so that small ones add up. Not with `Ftrl`, and "int8" only
+        from dim 2 on. (docs/concepts.md, "Rows in 16 and 8 bits")
       ttl: Seconds since a row's last update after which it is removed; None: never.
       max_rows: Approximate limit of rows; beyond it the least recently updated of a few sampled rows
         is removed. None: no limit.
@@ -56,6 +61,7 @@ class TableConfig:
         seed: int = 0,
         l2: float = 0.0,
         max_norm: float | None = None,
+        stored: Stored = "float32",
         ttl: int | None = None,
         max_rows: int | None = None,
         min_count: int = 0,
@@ -75,6 +81,8 @@ class TableConfig:
         self.max_norm = None if max_norm is None else float(max_norm)
         if self.max_norm is not None and self.max_norm <= 0:
             raise ValueError(f"table {name!r}: max_norm is {max_norm}; it must be > 0, or None for no limit")
+        one_of("stored", stored, get_args(Stored))
+        self.stored = stored
         self.ttl = whole_or_none("ttl", ttl, 1, 2**32 - 1, otherwise="None for no limit")
         self.max_rows = whole_or_none("max_rows", max_rows, 1, 2**62, otherwise="None for no limit")
         self.min_count = whole("min_count", min_count, 0, 65535)
@@ -102,6 +110,7 @@ class TableConfig:
             "seed": self.seed,
             "l2": self.l2,
             "max_norm": self.max_norm or 0.0,
+            "stored": self.stored,
         }
 
     def _own(self, name: str) -> "TableConfig":
@@ -123,6 +132,7 @@ class TableConfig:
             "seed": self.seed,
             "l2": self.l2,
             "max_norm": self.max_norm,
+            "stored": self.stored,
             "ttl": self.ttl,
             "max_rows": self.max_rows,
             "min_count": self.min_count,

@@ -28,6 +28,7 @@ void OneProcess(WorldConfig* c) {
   c->age = 0;
   c->is_default = false;
   c->cache.wire = RowFormat::kFloat32;
+  c->stored = Stored::kFloat32;
   // A mirror does not know lost frames, nor operators.
   c->operators = Operators::kNone;
   c->limits.reset();

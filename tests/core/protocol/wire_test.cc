@@ -27,6 +27,30 @@ void Tick(World* world, size_t w) {
   ASSERT_TRUE(world->Write(w, step.get()).ok());
 }
 
+// A store that keeps rows in 16 or 8 bits rounds them at each push, and one worker never hears of it.
+TEST(ProtocolWire, AWorkersCopyIsWhatItsStoreHas) {
+  for (const Stored stored : {Stored::kBfloat16, Stored::kInt8}) {
+    for (const RowFormat wire : {RowFormat::kFloat32, RowFormat::kFloat16}) {
+      WorldConfig c;
+      c.optimizer = "row_wise_adagrad";
+      c.dim = 8;
+      c.stored = stored;
+      c.cache.wire = wire;
+      c.cache.pull_bound = c.cache.push_bound = 0;
+      c.tolerance = 1;  // of a process that does not round
+      World world(c);
+      for (int i = 0; i < 50; ++i) Tick(&world, 0);
+      EXPECT_EQ(world.FirstError(), "");
+      ASSERT_TRUE(world.Flush(0).ok());
+      const TableKey key{world.schema(0)->id(), 5};
+      const TableCache& cache = *world.client(0).cache(key.first);
+      const float* const copy = cache.lines().data(cache.lines().Find(5));
+      const std::vector<float> row = world.ServerRow(key);
+      for (size_t k = 0; k < row.size(); ++k) EXPECT_FLOAT_EQ(copy[k], row[k]) << StoredName(stored) << k;
+    }
+  }
+}
+
 // Checks that rows are really rounded, so that the tests are not vacuous.
 TEST(ProtocolWire, RowsAreRoundedAndSmall) {
   for (const RowFormat wire :

@@ -81,6 +81,7 @@ WorldConfig RandomConfig(uint64_t seed, bool is_default) {
   c.age = Pick<uint32_t>(seed, "age", {0, 0, 12, 24});
   c.cache.capacity = Pick<size_t>(seed, "capacity", {0, 1, 3, 8, 1000});
   c.cache.write_back_rows = Pick<size_t>(seed, "write back", {0, 2, 1000});
+  c.stored = Pick<Stored>(seed, "stored", {Stored::kFloat32, Stored::kBfloat16, Stored::kInt8});
   c.most_held = Pick<size_t>(seed, "held", {3, 12, 1000, 1000});
   c.client.max_read_bytes = Pick<size_t>(seed, "read bytes", {100, kMostReadBytes, kMostReadBytes});
   if (Lot(seed, "names").Chance(0.6)) c.client.far_keys = 0;
@@ -150,6 +151,7 @@ Modes ModesOf(const WorldConfig& c) {
       {"capacity", c.cache.capacity == 0 ? "none" : of(c.cache.capacity < 12, "evicts", "all rows")},
       {"budget", of(c.cache.layer == 0, "of each table", "of all, which moves")},
       {"rows", of(c.age == 0, "new", "aged")},
+      {"stored", StoredName(c.stored)},
       {"names", of(c.client.far_keys == 0, "of all keys", "of far keys")},
       {"stream",
        c.stream == StreamMode::kNone ? "none" : of(c.stream == StreamMode::kPlanned, "planned", "on demand")},

@@ -23,6 +23,7 @@ World::World(const WorldConfig& config)
     TableSpec spec = NewSpec("table" + std::to_string(t), dim + t, OptimizerOf(config.optimizer),
                              {"constant", kInitial, 0});
     spec.limits = config.limits;
+    spec.stored = config.stored;
     schemas_.push_back(TableSchema::Create(spec).value());
     Require(service_.CreateTable(schemas_.back()));
   }
@@ -231,8 +232,7 @@ std::vector<float> World::ServerRow(const TableKey& key) {
   std::vector<float> copy(schema.row_floats());
   schema.InitRow(key.second, copy.data());
   OnServer(key, [&](const Shard& shard, uint32_t row) {
-    const float* const data = shard.rows().data(row);
-    copy.assign(data, data + shard.rows().row_floats());
+    std::copy_n(shard.Read(shard.rows().data(row)), copy.size(), copy.data());
   });
   return copy;
 }
@@ -265,7 +265,8 @@ void World::AgeRows() {
         bool created = false;
         const uint32_t row = shard->FindOrCreate(key, hash, &created);
         shard->rows().meta(row).clock += ticks;
-        if (counting()) shard->rows().data(row)[0] -= static_cast<float>(ticks);
+        if (counting()) shard->Edit(row)[0] -= static_cast<float>(ticks);
+        if (counting()) shard->Set(row);
         shard->RaiseNewest(shard->rows().meta(row).clock);
       });
       std::vector<uint64_t>& issued = issued_[{schema->id(), key}];

@@ -31,7 +31,8 @@ struct WorldConfig {
   uint32_t shards = 0;  // connections that partitions share; 0: each has its own
   uint32_t tables = 1;
   std::string optimizer = "sgd";
-  uint32_t dim = 0;                   // 0: workers + 1
+  uint32_t dim = 0;  // 0: workers + 1
+  Stored stored = Stored::kFloat32;
   std::optional<TableLimits> limits;  // age removes rows only in Operator::Sweep, or the test says so
   float tolerance = 1e-5f;            // of values, with an optimizer other than sgd
   float read_tolerance = 0;           // of values that a read returns, if larger
