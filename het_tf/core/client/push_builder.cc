@@ -31,7 +31,7 @@ TablePush* PushBuilder::Add(uint32_t partition, PushFrame** frame, const TableCa
   TablePush* const push =
       (*frame)->Add(cache.schema(), whole ? RowFormat::kFloat32 : cache.policy().push_format(), rows);
   const ClientId& client = (*sessions_)[partition].client();
-  push->draw = PushDraw(client.high, client.low, (*frame)->seq);
+  push->draw = PushDraw(cache.schema()->id(), client.high, client.low, (*frame)->seq);
   return push;
 }
 

@@ -60,6 +60,7 @@ void TickGroup(Shard* shard, const BatchPlan::Group& group, float learning_rate,
   RowStore& store = shard->rows();
   const TableSchema& schema = shard->schema();
   const size_t dim = schema.dim();
+  const uint64_t draw = PushDraw(schema.id(), 0, 0, 0);
   const uint32_t* const rows = step->plan.rows(group);
   const uint8_t* const touched = step->touched(group);
   const float* const sums = step->values(group);
@@ -70,7 +71,7 @@ void TickGroup(Shard* shard, const BatchPlan::Group& group, float learning_rate,
     shard->MarkChanged(rows[u], number);
     RowMeta& meta = store.meta(rows[u]);
     schema.Tick(learning_rate, sums + u * dim, scale, scratch, meta.clock, shard->Edit(rows[u]), nullptr);
-    shard->Keep(rows[u], /*push=*/0);
+    shard->Keep(rows[u], draw);
     CountTick(now, &meta);
   }
 }

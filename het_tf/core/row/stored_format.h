@@ -14,10 +14,10 @@
 //
 // Rounding. Whoever changes a row rounds at random, up with the probability of the part that would be cut
 // off: the nearest number would lose all steps below half a unit. The random bits are a function of the
-// *draw*: the row's key and clock before the change, and the client and the number of its push. So all copies
-// of a partition, a replay of its log, and the worker that has pushed round to the same bits; and a push
-// without ticks, which leaves the clock, draws others. Draw 0: to the nearest. Rounded numbers stay what they
-// are, so rows that are loaded, moved or copied change only once.
+// *draw*: the row's table, key and clock before the change, and the client and the number of its push. So all
+// copies of a partition, a replay of its log, and the worker that has pushed round to the same bits; and a
+// push without ticks, which leaves the clock, draws others. Draw 0: to the nearest. Rounded numbers stay what
+// they are, so rows that are loaded, moved or copied change only once.
 //
 // A slot's sums of squares stay positive, and nothing becomes infinite by rounding.
 #pragma once
@@ -39,10 +39,10 @@ const char* StoredName(Stored stored);
 // "float32", "bfloat16", "int8". InvalidArgument lists them.
 Result<Stored> ParseStored(const std::string& name);
 
-// The part of a draw that all rows of a push share. `client_high`, `client_low`, `seq`: of the push; all 0: a
-// table in this process.
-inline uint64_t PushDraw(uint64_t client_high, uint64_t client_low, uint64_t seq) {
-  return Mix64(Mix64(Mix64(client_high) ^ client_low) ^ seq);
+// The part of a draw that a push's rows of one table share. `client_high`, `client_low`, `seq`: of the push;
+// all 0: a table in this process.
+inline uint64_t PushDraw(uint64_t table, uint64_t client_high, uint64_t client_low, uint64_t seq) {
+  return Mix64(Mix64(Mix64(table ^ client_high) ^ client_low) ^ seq);
 }
 // `clock`: of the row before the change.
 inline uint64_t RowDraw(uint64_t push, int64_t key, int64_t clock) {

@@ -62,7 +62,7 @@ void RowsOfPush::Merge(const Request& q, uint64_t number) const {
   for (const TableRequest& t : q.tables) {
     if (t.push_keys.empty()) continue;
     const Optimizer& optimizer = rows_[at].shard->schema().optimizer();
-    const uint64_t draw = PushDraw(q.client.high, q.client.low, q.seq);
+    const uint64_t draw = PushDraw(t.table, q.client.high, q.client.low, q.seq);
     Shard& shard = *rows_[at].shard;
     RowStore& store = shard.rows();
     const float* update = t.push_updates.data();

@@ -5,7 +5,7 @@ from typing import Any
 
 from het_tf.python.backend import keras
 from het_tf.python.layer.layers import EmbeddingCollection
-from het_tf.python.table.config import Combiner, FeatureConfig, TableConfig
+from het_tf.python.table.config import Combiner, FeatureConfig, Stored, TableConfig
 from het_tf.python.table.initializers import Initializer, of_keras
 from het_tf.python.table.optimizers import Optimizer
 
@@ -37,7 +37,7 @@ class Embedding(EmbeddingCollection):
         `padding_id=0`).
       table: Name of the table; default: the name of the layer. Layers with one table name share the
         table. A layer without both has its own table, which is removed with it.
-      optimizer, initializer, seed, l2, max_norm: See `het_tf.TableConfig`.
+      optimizer, initializer, seed, l2, max_norm, stored: See `het_tf.TableConfig`.
       max_sequence_length: See `het_tf.FeatureConfig`.
       **kwargs: Arguments of EmbeddingCollection: cache, reuse, name, dtype, trainable. Of
         `keras.layers.Embedding`: output_dim is dim, mask_zero=True is padding_id=0, embeddings_initializer is
@@ -59,6 +59,7 @@ class Embedding(EmbeddingCollection):
         l2: float = 0.0,
         max_norm: float | None = None,
         max_sequence_length: int | None = None,
+        stored: Stored = "float32",
         **kwargs: Any,
     ) -> None:
         dim, padding_id, initializer = _take_of_keras(dim, combiner, padding_id, initializer, kwargs)
@@ -70,7 +71,9 @@ class Embedding(EmbeddingCollection):
             if isinstance(dim, TableConfig):
                 config = dim
             else:
-                config = TableConfig(table or name, dim or 0, optimizer, initializer, seed, l2, max_norm)
+                config = TableConfig(
+                    table or name, dim or 0, optimizer, initializer, seed, l2, max_norm, stored
+                )
                 config.unnamed = unnamed
             return FeatureConfig(config, combiner, padding_id, max_sequence_length, name=name)
 

@@ -128,7 +128,7 @@ TEST(StoredFormat, RoundsWithoutBias) {
     double of_row = 0;  // squares of a row's sum of errors
     for (uint64_t push = 0; push < kPushes; ++push) {
       Row x = row;
-      schema->stored().Round(RowDraw(PushDraw(1, 2, push), /*key=*/77, /*clock=*/5), x.data());
+      schema->stored().Round(RowDraw(PushDraw(9, 1, 2, push), /*key=*/77, /*clock=*/5), x.data());
       double errors = 0;
       for (size_t k = 0; k < row.size(); ++k) {
         const double error = static_cast<double>(x[k]) - row[k];
@@ -148,15 +148,16 @@ TEST(StoredFormat, RoundsWithoutBias) {
   }
 }
 
-// Each part of a draw matters. Rows of one push, and rows of one key in two tables of a process, may be
-// alike.
+// Each part of a draw matters: rows of one push, and of one key in two tables, may be alike.
 TEST(StoredFormat, DrawsDiffer) {
-  const uint64_t draw = RowDraw(PushDraw(1, 2, 3), 4, 5);
-  EXPECT_THAT((std::vector<uint64_t>{RowDraw(PushDraw(9, 2, 3), 4, 5), RowDraw(PushDraw(1, 9, 3), 4, 5),
-                                     RowDraw(PushDraw(1, 2, 9), 4, 5), RowDraw(PushDraw(1, 2, 3), 9, 5),
-                                     RowDraw(PushDraw(1, 2, 3), 4, 9)}),
-              ::testing::Each(::testing::Ne(draw)));
-  EXPECT_NE(draw, 0u);
+  const auto draw = [](uint64_t table, uint64_t high, uint64_t low, uint64_t seq, Key key, Clock clock) {
+    return RowDraw(PushDraw(table, high, low, seq), key, clock);
+  };
+  const uint64_t one = draw(1, 2, 3, 4, 5, 6);
+  EXPECT_THAT((std::vector<uint64_t>{draw(9, 2, 3, 4, 5, 6), draw(1, 9, 3, 4, 5, 6), draw(1, 2, 9, 4, 5, 6),
+                                     draw(1, 2, 3, 9, 5, 6), draw(1, 2, 3, 4, 9, 6), draw(1, 2, 3, 4, 5, 9)}),
+              ::testing::Each(::testing::Ne(one)));
+  EXPECT_NE(one, 0u);
 }
 
 TEST(StoredFormat, InitialRowsAreRounded) {

@@ -1,18 +1,20 @@
 """Matches the tables of a checkpoint with the live ones.
 
 Fields that define a stored row (dim, optimizer and its parameters) and a row that was never stored
-(initializer, seed) must be equal. l2, max_norm and the limits may differ: they define further training, which
-follows the live table.
+(initializer, seed) must be equal. l2, max_norm, the limits and the format of stored rows may differ: further
+training follows the live table.
 """
 
 import json
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from het_tf.ext.checkpoint.python.manifest import Manifest
+from het_tf.python.table.notes import HetWarning
 
-_FREE = ("name", "drawn_as", "l2", "max_norm")  # fields of a spec that may differ
+_FREE = ("name", "drawn_as", "l2", "max_norm", "stored")  # fields of a spec that may differ
 # FTRL computes values from slots: without slots the first update would discard the values.
 _DERIVED = "ftrl"
 
@@ -66,6 +68,9 @@ def match(
     Raises:
       ValueError: The tables differ (`strict`), none is on both sides, a table of a layer without a name is
         only on one side, or a field of a table that must be equal differs.
+
+    Warns:
+      HetWarning: A table is stored in another format here: its rows are rounded to it.
     """
     there = manifest.tables
     common: dict[str, str] = {}
@@ -94,6 +99,14 @@ def match(
     text = "\n".join(problem for problem in problems if problem)
     if text:
         raise ValueError(f"the checkpoint {manifest.path} does not fit the live tables\n{text}")
+    for name, other in common.items():
+        was, will = (spec.get("stored", "float32") for spec in (there[name]["spec"], live[other]["spec"]))
+        if was != will:
+            warnings.warn(
+                f"table {name!r} of the checkpoint was stored as {was}, and is stored as {will} here",
+                HetWarning,
+                stacklevel=2,
+            )
     return Match(common, only_there, only_here)
 
 

@@ -81,10 +81,10 @@ Status Replay::MakeRows(Span<const Key> keys) {
     service_.WithPartition(layout.Of(hash), [&](Partition& partition) {
       Shard* shard = partition.Find(settings_.schema->id());
       bool created = false;
-      RowStore& rows = shard->rows();
       const uint32_t row = shard->FindOrCreate(key, hash, &created);
-      rows.meta(row).clock = 1;
-      std::fill_n(rows.data(row), settings_.schema->dim(), 1.0f);
+      shard->rows().meta(row).clock = 1;
+      std::fill_n(shard->Edit(row), settings_.schema->dim(), 1.0f);
+      shard->Set(row);
     });
   }
   return Status();
