@@ -62,6 +62,7 @@ class Run:
       placed: the field that places a step's samples on the workers; "": at random.
       planned: whether lookups begin before the writes of the step before (`het_tf.lookahead`).
       on_demand: whether rows travel when another worker needs them (`shard_on_demand`), planned.
+      stored: how the store keeps the rows; "int8" means "bfloat16" for tables of dim 1.
     """
 
     bound: str
@@ -69,6 +70,7 @@ class Run:
     placed: str = ""
     planned: bool = False
     on_demand: bool = False
+    stored: str = "float32"
 
 
 DEFAULT = Run("30", "int4")
@@ -82,7 +84,7 @@ class Part:
     """One part of the benchmark: a data set and how models are trained on it.
 
     Attributes:
-      data: criteo_like, packages, census or movielens.
+      data: criteo_like, packages, maintainers, census or movielens.
       epochs: passes over the training rows.
       learning_rate: of the tables; None: tables have the optimizer that the model gives them.
       cache: rows that a worker may cache, of the distinct ids of each table's training rows.
@@ -136,6 +138,8 @@ PAIRS = dataclasses.replace(
 )
 PLACED = dataclasses.replace(DEFAULT, placed="C24")
 PLANNED = tuple(dataclasses.replace(run, planned=True) for run in (DEFAULT, PLACED))
+STORED = (DEFAULT, *(dataclasses.replace(DEFAULT, stored=each) for each in ("bfloat16", "int8")))
+ONE_STORED = (Run("0"), *(Run("0", stored=each) for each in ("bfloat16", "int8")))
 ON_DEMAND = tuple(dataclasses.replace(run, on_demand=True) for run in (EXACT, PLACED))
 PARTS = {
     "criteo_like": dataclasses.replace(
@@ -166,6 +170,18 @@ PARTS = {
         ADAGRAD, train_rows=1 << 20, models=("dcn",), before_flush=True, seeds=3,
         runs=(Run("0"), DEFAULT, PLACED),
     ),
+    # What rounding of stored rows costs, at the default rate of tables and at a tenth of it.
+    **{
+        f"stored_{data}{name}": dataclasses.replace(
+            part, data=data, models=("dcn",), learning_rate=rate, workers=workers, seeds=5, runs=runs
+        )
+        for data, part in (("criteo_like", CRITEO), ("packages", PAIRS), ("maintainers", PAIRS))
+        for name, rate, workers, runs in (
+            ("", None, (8,), STORED),
+            ("_slow", 0.002, (8,), STORED),
+            ("_1", None, (1,), ONE_STORED),
+        )
+    },
     "census": Part("census", 7, None, workers=(8,), decay_steps=1),
     "movielens": Part("movielens", 3, None, of_step=256, workers=(8,), decay_steps=1),
     "accumulator": dataclasses.replace(
@@ -226,7 +242,8 @@ def make_fleet(dense: Any, part: Part, ids: Ids, workers: int, seed: int, run: R
             if table.scale
             else het_tf.initializers.Zeros()
         )
-        config = het_tf.TableConfig(table.name, table.dim, table.optimizer, begin, seed=seed)
+        stored = "bfloat16" if run.stored == "int8" and table.dim == 1 else run.stored
+        config = het_tf.TableConfig(table.name, table.dim, table.optimizer, begin, seed=seed, stored=stored)
         rows = max(1, round(part.cache * ids.train(table)[1]))
         options = cache_options(run, rows, part.policy, workers)
         tables.append((config.spec, options, float(table.optimizer.learning_rate)))

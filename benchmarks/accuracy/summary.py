@@ -49,7 +49,9 @@ def name_of(run: Figures) -> str:
     bound = run["bound"] if run["bound"] == "unbounded" or "/" in run["bound"] else f"s={run['bound']}"
     words = [bound, "" if run["wire"] == "float32" else run["wire"]]
     words += [f"placed by {run['placed']}" if run["placed"] else "", "planned" if run.get("planned") else ""]
-    return ", ".join(filter(None, [*words, "on demand" if run.get("on_demand") else ""]))
+    words += ["on demand" if run.get("on_demand") else ""]
+    stored = run.get("stored", "float32")
+    return ", ".join(filter(None, [*words, "" if stored == "float32" else f"stored as {stored}"]))
 
 
 def summary(parts: dict[str, Figures]) -> list[Figures]:
@@ -69,9 +71,10 @@ def summary(parts: dict[str, Figures]) -> list[Figures]:
                 one["optimizer"] = {"name": core_name(settings["optimizer"])}
                 if settings.get("decay_steps") is not None:
                     one["optimizer"]["params"] = {"decay_steps": settings["decay_steps"]}
-                one["stream"] = "rare" if settings["data"] == "packages" else "clicks"
+                one["stream"] = "rare" if settings["data"] in ("packages", "maintainers") else "clicks"
                 one |= {key: bool(run.get(key)) for key in ("planned", "on_demand")}
                 one |= {"bound": run["bound"], "wire": run["wire"], "placed": run["placed"]}
+                one["stored"] = run.get("stored", "float32")
                 one["first"] = math.fsum(group["runs"][0]["auc"] for group in of) / len(of)
                 one |= {"auc": round(mean, 6), "half": None if math.isnan(half) else round(half, 6)}
                 if settings["before_flush"]:
