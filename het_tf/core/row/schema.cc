@@ -38,6 +38,7 @@ Result<Schema> TableSchema::Create(TableSpec spec) {
   auto optimizer = Optimizer::Create(spec.optimizer, spec.dim);
   if (!optimizer.ok()) return bad(optimizer.status().message());
   spec.optimizer.params = Optimizer::AllParams(spec.optimizer);
+  static_assert(kMaxDim <= StoredFormat::kMostDim);
   const Status stored = StoredFormat::Check(spec.stored, *optimizer.value());
   if (!stored.ok()) return bad(stored.message());
   if (spec.max_norm > 0 && optimizer.value()->value_is_derived()) {

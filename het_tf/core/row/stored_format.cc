@@ -1,6 +1,7 @@
 #include "het_tf/core/row/stored_format.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "het_tf/core/base/half.h"
@@ -14,52 +15,97 @@ constexpr int32_t kNotANumber = -128;
 constexpr int32_t kMost = 127;
 constexpr const char* kStoredNames[] = {"float32", "bfloat16", "int8"};
 
-// Calls fn(i, bits) for each i below n, with 16 random bits.
-template <typename Fn>
-void ForDraws(uint64_t draw, size_t n, Fn fn) {
-  for (size_t i = 0; i < n; i += 4) {
-    uint64_t bits = Mix64(draw + i * 0x9e3779b97f4a7c15ULL);
-    for (size_t j = i; j < std::min(i + 4, n); ++j, bits >>= 16) fn(j, static_cast<uint32_t>(bits & 0xffff));
+// Random bits for the numbers of a row.
+class Draws {
+ public:
+  explicit Draws(uint64_t draw)
+      : seed_(static_cast<uint32_t>(draw >> 32)), step_(static_cast<uint32_t>(draw) | 1) {}
+  // 16 of them for number i: the finalizer of MurmurHash3, whose 32-bit operations become SIMD code.
+  uint32_t operator()(size_t i) const {
+    uint32_t x = seed_ + static_cast<uint32_t>(i) * step_;
+    x = (x ^ x >> 16) * 0x85ebca6bu;
+    x = (x ^ x >> 13) * 0xc2b2ae35u;
+    return x >> 16;
   }
-}
 
-// `bits`: of x; `up`: what is added to the lower half, which is then cut off.
-uint16_t ToBfloat(uint32_t bits, uint32_t up) {
-  if ((bits & kMagnitude) > kInfinity) return static_cast<uint16_t>(bits >> 16 | 0x40);  // a quiet NaN
-  const uint32_t rounded = bits + up;
-  const bool overflows = (rounded & kInfinity) == kInfinity && (bits & kInfinity) != kInfinity;
-  return static_cast<uint16_t>((overflows ? bits : rounded) >> 16);
+ private:
+  uint32_t seed_, step_;
+};
+
+// The loops below work on some numbers at a time, without branches: they become SIMD code.
+constexpr size_t kAtOnce = 64;
+
+template <bool kNearest>
+void SomeBfloats(const float* x, size_t first, size_t n, const Draws& draws, uint16_t* out) {
+  for (size_t i = 0; i < n; ++i) {
+    const uint32_t bits = FloatBits(x[first + i]);
+    const uint32_t rounded = bits + (kNearest ? 0x7fff + (bits >> 16 & 1) : draws(first + i));
+    const bool overflows = (rounded & kInfinity) == kInfinity && (bits & kInfinity) != kInfinity;
+    const bool nan = (bits & kMagnitude) > kInfinity;
+    const uint32_t kept = overflows ? bits : rounded;
+    out[i] = static_cast<uint16_t>((nan ? bits | 0x400000 : kept) >> 16);  // a quiet NaN
+  }
 }
 
 float FromBfloat(uint16_t bits) { return FloatFromBits(static_cast<uint32_t>(bits) << 16); }
 
-// Calls put(i, number) for each.
+// Calls put(first, n, numbers) for some at a time.
 template <typename Put>
 void ToBfloats(const float* x, size_t n, uint64_t draw, Put put) {
-  if (draw == 0) {
-    for (size_t i = 0; i < n; ++i) {
-      const uint32_t bits = FloatBits(x[i]);
-      put(i, ToBfloat(bits, 0x7fff + (bits >> 16 & 1)));
-    }
-    return;
+  uint16_t some[kAtOnce];
+  const Draws draws(draw);
+  for (size_t first = 0; first < n; first += kAtOnce) {
+    const size_t count = std::min(kAtOnce, n - first);
+    draw == 0 ? SomeBfloats<true>(x, first, count, draws, some)
+              : SomeBfloats<false>(x, first, count, draws, some);
+    put(first, count, some);
   }
-  ForDraws(draw, n, [&](size_t i, uint32_t bits) { put(i, ToBfloat(FloatBits(x[i]), bits)); });
 }
 
-// Calls put(i, integer) for each, and returns their scale; kInfinite: integers stand for what is not finite.
-template <typename Put>
-uint8_t ToIntegers(const float* x, size_t n, uint64_t draw, Put put) {
+void RoundBfloats(float* x, size_t n, uint64_t draw) {
+  ToBfloats(x, n, draw, [x](size_t first, size_t count, const uint16_t* numbers) {
+    for (size_t i = 0; i < count; ++i) x[first + i] = FromBfloat(numbers[i]);
+  });
+}
+
+// Reads n numbers from any address.
+void FromBfloats(const uint8_t* bytes, size_t n, float* out) {
+  for (size_t i = 0; i < n; ++i) {
+    uint16_t bits;
+    std::memcpy(&bits, bytes + 2 * i, sizeof bits);
+    out[i] = FromBfloat(bits);
+  }
+}
+
+template <bool kNearest>
+void SomeIntegers(const float* x, size_t first, size_t n, float inverse, int32_t top, const Draws& draws,
+                  int8_t* out) {
+  for (size_t i = 0; i < n; ++i) {
+    const float v = x[first + i] * inverse;
+    const bool nan = v != v;
+    const float number = nan ? 0 : v;
+    // 128 makes it positive, so cutting off is the floor. (Nearest gives whole numbers.)
+    const float up =
+        kNearest ? Nearest(number) + 128 : number + 128 + static_cast<float>(draws(first + i)) * 0x1p-16f;
+    const int32_t whole = std::clamp(static_cast<int32_t>(up) - 128, -top, top);
+    out[i] = static_cast<int8_t>(nan ? kNotANumber : whole);
+  }
+}
+
+// Writes integers, and returns their scale. kInfinite: they stand for numbers that are not finite.
+uint8_t ToIntegers(const float* x, size_t n, uint64_t draw, int8_t* out) {
   uint32_t largest = 0;  // of the finite numbers
-  bool finite = true;
+  uint32_t infinite = 0;
   for (size_t i = 0; i < n; ++i) {
     const uint32_t magnitude = FloatBits(x[i]) & kMagnitude;
-    finite = finite && magnitude != kInfinity;
+    infinite |= magnitude == kInfinity;
     largest = std::max(largest, magnitude < kInfinity ? magnitude : 0);
   }
-  if (!finite) {
+  if (infinite != 0) {
     for (size_t i = 0; i < n; ++i) {
       const uint32_t magnitude = FloatBits(x[i]) & kMagnitude;
-      put(i, magnitude > kInfinity ? kNotANumber : magnitude == kInfinity ? (x[i] > 0 ? kMost : -kMost) : 0);
+      const int32_t whole = magnitude == kInfinity ? (x[i] > 0 ? kMost : -kMost) : 0;
+      out[i] = static_cast<int8_t>(magnitude > kInfinity ? kNotANumber : whole);
     }
     return kInfinite;
   }
@@ -68,24 +114,31 @@ uint8_t ToIntegers(const float* x, size_t n, uint64_t draw, Put put) {
   const auto scale = static_cast<uint8_t>(coarse > 6 ? coarse - 6 : 1);
   const float inverse = InversePower(scale);
   const int32_t top = coarse == 255 ? kMost / 2 : kMost;  // 64 would be infinite
-  const auto give = [&](size_t i, float whole) {
-    put(i, whole == whole ? std::clamp(static_cast<int32_t>(whole), -top, top) : kNotANumber);
-  };
-  if (draw == 0) {
-    for (size_t i = 0; i < n; ++i) give(i, Nearest(x[i] * inverse));
-  } else {
-    // A whole number from 0 on is cut off as its floor; 128 is above every fraction that is added.
-    ForDraws(draw, n, [&](size_t i, uint32_t bits) {
-      const float up = x[i] * inverse + 128.0f + static_cast<float>(bits) * 0x1p-16f;
-      give(i, up == up ? static_cast<float>(static_cast<int32_t>(up) - 128) : up);
-    });
+  const Draws draws(draw);
+  draw == 0 ? SomeIntegers<true>(x, 0, n, inverse, top, draws, out)
+            : SomeIntegers<false>(x, 0, n, inverse, top, draws, out);
+  int32_t most = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const int32_t whole = out[i];
+    most = std::max(most, whole == kNotANumber ? 0 : std::abs(whole));
   }
-  return scale;
+  // 63.5 may have become 63: twice that fits, with a scale of half.
+  const bool twice = scale > 1 && most < 64;
+  for (size_t i = 0; twice && i < n; ++i) {
+    if (out[i] != kNotANumber) out[i] = static_cast<int8_t>(2 * out[i]);
+  }
+  return static_cast<uint8_t>(scale - twice);
 }
 
-float FromInteger(int32_t integer, uint8_t scale) {
-  if (integer == kNotANumber) return FloatFromBits(0x7fc00000);
-  return scale == kInfinite && integer == 0 ? 0 : static_cast<float>(integer) * PowerOfTwo(scale);
+void FromIntegers(const int8_t* in, size_t n, uint8_t scale, float* out) {
+  if (scale == kInfinite) {
+    for (size_t i = 0; i < n; ++i)
+      out[i] = in[i] == 0 ? 0 : static_cast<float>(in[i]) * PowerOfTwo(kInfinite);
+  } else {
+    const float unit = PowerOfTwo(scale);
+    for (size_t i = 0; i < n; ++i) out[i] = static_cast<float>(in[i]) * unit;
+  }
+  for (size_t i = 0; i < n; ++i) out[i] = in[i] == kNotANumber ? FloatFromBits(0x7fc00000) : out[i];
 }
 
 uint64_t DrawOfSlot(uint64_t draw, size_t slot) { return draw == 0 ? 0 : Mix64(draw + slot) | 1; }
@@ -129,16 +182,8 @@ StoredFormat::StoredFormat(Stored stored, const Optimizer& optimizer)
 
 void StoredFormat::ReadValue(const float* words, float* value) const {
   const auto* const bytes = reinterpret_cast<const uint8_t*>(words + singles_.size());
-  if (stored_ == Stored::kBfloat16) {
-    for (size_t i = 0; i < dim_; ++i) {
-      uint16_t bits;
-      std::memcpy(&bits, bytes + 2 * i, sizeof bits);
-      value[i] = FromBfloat(bits);
-    }
-    return;
-  }
-  const uint8_t scale = bytes[dim_ + 2 * dim_ * wides_.size()];
-  for (size_t i = 0; i < dim_; ++i) value[i] = FromInteger(static_cast<int8_t>(bytes[i]), scale);
+  if (stored_ == Stored::kBfloat16) return FromBfloats(bytes, dim_, value);
+  FromIntegers(reinterpret_cast<const int8_t*>(bytes), dim_, bytes[dim_ + 2 * dim_ * wides_.size()], value);
 }
 
 void StoredFormat::Read(const float* words, float* row) const {
@@ -147,11 +192,8 @@ void StoredFormat::Read(const float* words, float* row) const {
   const auto* bytes = reinterpret_cast<const uint8_t*>(words + singles_.size());
   bytes += stored_ == Stored::kInt8 ? dim_ : 2 * dim_;
   for (const uint32_t at : wides_) {
-    for (size_t i = 0; i < dim_; ++i, bytes += 2) {
-      uint16_t bits;
-      std::memcpy(&bits, bytes, sizeof bits);
-      row[at + i] = FromBfloat(bits);
-    }
+    FromBfloats(bytes, dim_, row + at);
+    bytes += 2 * dim_;
   }
 }
 
@@ -159,23 +201,15 @@ void StoredFormat::Write(const float* row, uint64_t draw, float* words) const {
   words[words_ - 1] = 0;
   for (size_t i = 0; i < singles_.size(); ++i) words[i] = row[singles_[i]];
   auto* bytes = reinterpret_cast<uint8_t*>(words + singles_.size());
-  const auto put = [&bytes](size_t i, uint16_t bits) { std::memcpy(bytes + 2 * i, &bits, sizeof bits); };
+  const auto put = [&bytes](size_t first, size_t n, const uint16_t* numbers) {
+    std::memcpy(bytes + 2 * first, numbers, 2 * n);
+  };
   uint8_t scale = 0;
   if (stored_ == Stored::kBfloat16) {
     ToBfloats(row, dim_, draw, put);
     bytes += 2 * dim_;
   } else {
-    int32_t most = 0;
-    scale = ToIntegers(row, dim_, draw, [&](size_t i, int32_t integer) {
-      if (integer != kNotANumber) most = std::max(most, integer < 0 ? -integer : integer);
-      bytes[i] = static_cast<uint8_t>(integer);
-    });
-    // 63.5 may have become 63: twice that fits, with a scale of half.
-    const bool twice = scale > 1 && most < 64;
-    for (size_t i = 0; twice && i < dim_; ++i) {
-      if (static_cast<int8_t>(bytes[i]) != kNotANumber) bytes[i] = static_cast<uint8_t>(2 * bytes[i]);
-    }
-    scale = static_cast<uint8_t>(scale - twice);
+    scale = ToIntegers(row, dim_, draw, reinterpret_cast<int8_t*>(bytes));
     bytes += dim_;
   }
   for (size_t slot = 0; slot < wides_.size(); ++slot, bytes += 2 * dim_) {
@@ -185,21 +219,16 @@ void StoredFormat::Write(const float* row, uint64_t draw, float* words) const {
 }
 
 void StoredFormat::RoundValue(uint64_t draw, float* value) const {
-  if (stored_ == Stored::kBfloat16) {
-    ToBfloats(value, dim_, draw, [value](size_t i, uint16_t bits) { value[i] = FromBfloat(bits); });
-    return;
-  }
-  // The floats keep the integers until the scale is known.
-  const uint8_t scale = ToIntegers(
-      value, dim_, draw, [value](size_t i, int32_t integer) { value[i] = static_cast<float>(integer); });
-  for (size_t i = 0; i < dim_; ++i) value[i] = FromInteger(static_cast<int32_t>(value[i]), scale);
+  if (stored_ == Stored::kBfloat16) return RoundBfloats(value, dim_, draw);
+  int8_t integers[kMostDim];  // on the stack: a push must not fail here
+  const uint8_t scale = ToIntegers(value, dim_, draw, integers);
+  FromIntegers(integers, dim_, scale, value);
 }
 
 void StoredFormat::Round(uint64_t draw, float* row) const {
   RoundValue(draw, row);
   for (size_t slot = 0; slot < wides_.size(); ++slot) {
-    float* const x = row + wides_[slot];
-    ToBfloats(x, dim_, DrawOfSlot(draw, slot), [x](size_t i, uint16_t bits) { x[i] = FromBfloat(bits); });
+    RoundBfloats(row + wides_[slot], dim_, DrawOfSlot(draw, slot));
   }
 }
 

@@ -51,6 +51,7 @@ inline uint64_t RowDraw(uint64_t push, int64_t key, int64_t clock) {
 
 class StoredFormat {
  public:
+  static constexpr size_t kMostDim = 65536;
   // InvalidArgument: rows of this optimizer and width cannot be stored so.
   static Status Check(Stored stored, const Optimizer& optimizer);
   StoredFormat(Stored stored, const Optimizer& optimizer);
