@@ -77,46 +77,51 @@ void FromBfloats(const uint8_t* bytes, size_t n, float* out) {
   }
 }
 
+// The integer of x / unit. 128 makes it positive, so that cutting off is the floor. (Nearest gives whole
+// numbers.)
 template <bool kNearest>
-void SomeIntegers(const float* x, size_t first, size_t n, float inverse, int32_t top, const Draws& draws,
-                  int8_t* out) {
-  for (size_t i = 0; i < n; ++i) {
-    const float v = x[first + i] * inverse;
-    const bool nan = v != v;
-    const float number = nan ? 0 : v;
-    // 128 makes it positive, so cutting off is the floor. (Nearest gives whole numbers.)
-    const float up =
-        kNearest ? Nearest(number) + 128 : number + 128 + static_cast<float>(draws(first + i)) * 0x1p-16f;
-    const int32_t whole = std::clamp(static_cast<int32_t>(up) - 128, -top, top);
-    out[i] = static_cast<int8_t>(nan ? kNotANumber : whole);
-  }
+int8_t ToInteger(float x, float inverse, int32_t top, uint32_t draw) {
+  const float up = kNearest
+                       ? Nearest(x * inverse) + 128.0f
+                       : x * inverse + 128.0f + static_cast<float>(static_cast<int32_t>(draw)) * 0x1p-16f;
+  const int32_t whole = static_cast<int32_t>(up) - 128;
+  return static_cast<int8_t>(whole > top ? top : whole < -top ? -top : whole);
 }
 
 // Writes integers, and returns their scale. kInfinite: they stand for numbers that are not finite.
 uint8_t ToIntegers(const float* x, size_t n, uint64_t draw, int8_t* out) {
-  uint32_t largest = 0;  // of the finite numbers
-  uint32_t infinite = 0;
-  for (size_t i = 0; i < n; ++i) {
-    const uint32_t magnitude = FloatBits(x[i]) & kMagnitude;
-    infinite |= magnitude == kInfinity;
-    largest = std::max(largest, magnitude < kInfinity ? magnitude : 0);
+  const auto magnitude = [x](size_t i) { return FloatBits(x[i]) & kMagnitude; };
+  uint32_t largest = 0;
+  for (size_t i = 0; i < n; ++i) largest = std::max(largest, magnitude(i));
+  const bool finite = largest < kInfinity;
+  bool infinite = false;
+  if (!finite) largest = 0;
+  for (size_t i = 0; !finite && i < n; ++i) {
+    infinite = infinite || magnitude(i) == kInfinity;
+    if (magnitude(i) < kInfinity) largest = std::max(largest, magnitude(i));
   }
-  if (infinite != 0) {
-    for (size_t i = 0; i < n; ++i) {
-      const uint32_t magnitude = FloatBits(x[i]) & kMagnitude;
-      const int32_t whole = magnitude == kInfinity ? (x[i] > 0 ? kMost : -kMost) : 0;
-      out[i] = static_cast<int8_t>(magnitude > kInfinity ? kNotANumber : whole);
-    }
-    return kInfinite;
+  for (size_t i = 0; infinite && i < n; ++i) {
+    const int32_t whole = magnitude(i) == kInfinity ? (x[i] > 0 ? kMost : -kMost) : 0;
+    out[i] = static_cast<int8_t>(magnitude(i) > kInfinity ? kNotANumber : whole);
   }
+  if (infinite) return kInfinite;
   // Of exponent e: integers up to 127 with e - 6, unless the fraction is above 63/64.
   const uint32_t coarse = (largest >> 23) + ((largest & 0x7fffff) > 0x7e0000 ? 1 : 0);
   const auto scale = static_cast<uint8_t>(coarse > 6 ? coarse - 6 : 1);
   const float inverse = InversePower(scale);
   const int32_t top = coarse == 255 ? kMost / 2 : kMost;  // 64 would be infinite
   const Draws draws(draw);
-  draw == 0 ? SomeIntegers<true>(x, 0, n, inverse, top, draws, out)
-            : SomeIntegers<false>(x, 0, n, inverse, top, draws, out);
+  if (!finite) {
+    for (size_t i = 0; i < n; ++i) {
+      out[i] = magnitude(i) > kInfinity ? static_cast<int8_t>(kNotANumber)
+               : draw == 0              ? ToInteger<true>(x[i], inverse, top, 0)
+                                        : ToInteger<false>(x[i], inverse, top, draws(i));
+    }
+  } else if (draw == 0) {
+    for (size_t i = 0; i < n; ++i) out[i] = ToInteger<true>(x[i], inverse, top, 0);
+  } else {
+    for (size_t i = 0; i < n; ++i) out[i] = ToInteger<false>(x[i], inverse, top, draws(i));
+  }
   int32_t most = 0;
   for (size_t i = 0; i < n; ++i) {
     const int32_t whole = out[i];
