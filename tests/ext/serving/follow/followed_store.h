@@ -71,7 +71,9 @@ class FollowedStore : public LiveFilesTest {
     source_ = std::make_unique<LocalChanges>(service_.get(), seed);
     for (const std::string& name : names_) {
       WriteBase(name, Dim(), kBaseKeys, kBaseValue);
-      schemas_.push_back(MakeSchema(name, Dim()));
+      TableSpec spec = MakeSchema(name, Dim())->spec();
+      spec.stored = static_cast<Stored>((seed + schemas_.size()) % 3);
+      schemas_.push_back(TableSchema::Create(spec).value());
       ASSERT_TRUE(store_->CreateTable(schemas_.back()).ok());
     }
     foreign_ = MakeSchema("of another model", 3);
@@ -146,7 +148,7 @@ class FollowedStore : public LiveFilesTest {
     return service_->WithPartition(PartitionOf(table, key), [&](Partition& p) -> History::Value {
       const Shard* shard = p.Find(schemas_[table]->id());
       const uint32_t row = shard == nullptr ? kNoRow : shard->rows().Find(key);
-      return row == kNoRow ? History::Value() : shard->rows().data(row)[0];
+      return row == kNoRow ? History::Value() : shard->Read(shard->rows().data(row))[0];
     });
   }
 
