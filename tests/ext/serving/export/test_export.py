@@ -53,8 +53,9 @@ CONSTANT = het_tf.initializers.Constant(2.0)
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_inputs_of_every_kind(format, rng, tmp_path):
-    item = het_tf.TableConfig("item", 3, initializer=het_tf.initializers.RandomNormal(0.0, 1.0))
-    word = het_tf.TableConfig("word", 2)
+    normal = het_tf.initializers.RandomNormal(0.0, 1.0)
+    item = het_tf.TableConfig("item", 3, initializer=normal, stored="bfloat16")
+    word = het_tf.TableConfig("word", 2, stored="int8")
     features = {
         "one": het_tf.FeatureConfig(item),
         **{f"padded_{how}": het_tf.FeatureConfig(item, how, padding_id=-1)

@@ -1,4 +1,4 @@
-"""Rows of unwritten ids as TensorFlow ops: core/row/initializer.cc, bit for bit.
+"""Rows of unwritten ids as TensorFlow ops: core/row/initializer.cc and stored_format.cc, bit for bit.
 
 The core uses only integer arithmetic and IEEE's exactly rounded operations, in a fixed order.
 TensorFlow's uint64 and float64 ops do the same, so the rows are equal to the last bit. But
@@ -32,9 +32,10 @@ _EDGES = (0.425, 0.180625, 1.6, 5.0)
 
 
 class Form:
-    """The form of a table's unknown rows. Tables of one `kind` use the same ops.
+    """The form of a table's unknown rows. Tables of one `kind`, `stored` alike, use the same ops.
 
     Attributes:
+      stored: How the store would keep them: "float32", "bfloat16" or "int8".
       kind: "constant", "uniform" or "normal".
       stream: Stream of random bits, by seed and name of the table, without the number of a layer's own table.
       a, b: float32. A constant; the two bounds; mean and standard deviation.
@@ -45,6 +46,7 @@ class Form:
         with np.errstate(over="ignore"):
             self.stream = mix64(mix64(u64(int(table.seed) + GOLDEN)) ^ u64(place_of(table.base)["id"]))
         self.a, self.b = np.float32(spec["a"]), np.float32(spec["b"])
+        self.stored = table.stored
         self.kind = spec["name"]
         if self.kind == "zeros" or (self.kind == _UNIFORM and self.a == self.b):
             self.kind = _CONSTANT
@@ -59,7 +61,7 @@ class InitialRows:
     """
 
     def __init__(self, forms: list[Form], dim: int) -> None:
-        self.kind = forms[0].kind
+        self.kind, self.stored = forms[0].kind, forms[0].stored
         self.dim = dim
         self._streams = np.array([form.stream for form in forms], np.uint64)
         if self.kind == _UNIFORM:
@@ -102,9 +104,11 @@ class InitialRows:
         if self.kind == _UNIFORM:
             low, step, last = numbers
             drawn = tf.cast(tf.bitcast(shift(half, 8), tf.int64), tf.float64)
-            return tf.minimum(tf.cast(low + drawn * step, tf.float32), tf.cast(last, tf.float32))
-        mean, deviation = numbers
-        return tf.cast(mean + deviation * self._normal(half), tf.float32)
+            rows = tf.minimum(tf.cast(low + drawn * step, tf.float32), tf.cast(last, tf.float32))
+        else:
+            mean, deviation = numbers
+            rows = tf.cast(mean + deviation * self._normal(half), tf.float32)
+        return rounded(rows, self.stored)
 
     def _halves(self, state: Any) -> Any:
         """Returns 32 random bits per element, as uint64 [n, dim]: one splitmix64 serves two elements."""
@@ -125,6 +129,22 @@ class InitialRows:
         numbers = [take(len(part)) for part in (_CENTRE, _NEAR, _FAR, _LOG, _EDGES)]
         unit = (tf.cast(tf.bitcast(half, tf.int64), tf.float64) + centred) * scale
         return _quantile(unit, centred, *numbers)
+
+
+def rounded(rows: Any, stored: str) -> Any:
+    """Returns rows, float32 [n, dim], to the nearest numbers of a format of stored rows."""
+    if stored == "bfloat16":
+        return tf.cast(tf.cast(rows, tf.bfloat16), tf.float32)
+    if stored != "int8":
+        return rows
+    largest = tf.reduce_max(tf.bitcast(tf.abs(rows), tf.int32), axis=1, keepdims=True)
+    fraction = tf.bitwise.bitwise_and(largest, 0x7FFFFF)
+    exponent = tf.bitwise.right_shift(largest, 23) + tf.cast(fraction > 0x7E0000, tf.int32)
+    scale = tf.maximum(exponent - 6, 1)
+    unit, inverse = (
+        tf.bitcast(tf.bitwise.left_shift(power, 23), tf.float32) for power in (scale, 254 - scale)
+    )
+    return tf.round(rows * inverse) * unit
 
 
 def _horner(coefficients: list[Any], x: Any) -> Any:

@@ -21,7 +21,7 @@ import numpy as np
 from het_tf.ext.serving.python.export import quantise, redirect
 from het_tf.ext.serving.python.export.formats import Portable
 from het_tf.ext.serving.python.export.index import Index
-from het_tf.ext.serving.python.export.initial import Form, InitialRows
+from het_tf.ext.serving.python.export.initial import Form, InitialRows, rounded
 from het_tf.ext.serving.python.export.rows import Source
 from het_tf.python.session.native import tf
 
@@ -48,6 +48,8 @@ class _Group:
             self.values.put(first + region.slot_of, read.pop(0)[1], source.table.name)
         # After the last slot: the row of each table's unknown ids.
         unknown = np.repeat(constants[:, None], self.dim, axis=1)
+        if forms:
+            unknown = rounded(tf.constant(unknown), forms[0].stored).numpy()
         self.values.put(self.index.slots + np.arange(len(members)), unknown, self.sources[0].table.name)
         self.index.forget_regions()
         self.values.freeze("rows")
@@ -83,11 +85,11 @@ class Backend(redirect.Backend):
 
     def __init__(self, sources: Sequence[Source], format: Portable, directory: Path) -> None:
         super().__init__(sources, format, directory)
-        alike: dict[tuple[int, str], list[tuple[Source, Form | None]]] = {}
+        alike: dict[tuple[int, str, str], list[tuple[Source, Form | None]]] = {}
         for source in self.sources.values():
             form = Form(source.table) if format.unknown == "initial" else None
-            kind = "zeros" if form is None else form.kind
-            alike.setdefault((source.table.dim, kind), []).append((source, form))
+            kind, stored = ("zeros", "") if form is None else (form.kind, form.stored)
+            alike.setdefault((source.table.dim, kind, stored), []).append((source, form))
         self._groups = [_Group(members, format.row_dtype, directory) for members in alike.values()]
         self._group_of = {key: group for group in self._groups for key in group.number}
 
