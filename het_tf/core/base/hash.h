@@ -1,6 +1,7 @@
-// Hashing of keys. Three users share one 64-bit hash, each with its own bits:
+// Hashing of keys. Four users share one 64-bit hash, each with its own bits:
 //   bits 63..32  the bucket in an index        (key_index.h)
 //   bits 31..16  the partition                 (wire/layout.h)
+//   bits 15..8   the segment of an index       (segmented_index.h)
 //   bits  7..0   the tag in a bucket           (key_index.h)
 #pragma once
 

@@ -11,7 +11,8 @@
 // the first bucket whose overflow is 0, so removals leave no tombstones. A count that reaches 255 stays until
 // the next growth: correct, but slower.
 //
-// Not thread-safe; the owner locks.
+// Growth moves all keys at once: above some ten thousand take a SegmentedIndex. Not thread-safe; the owner
+// locks.
 #pragma once
 
 #if defined(__SSE2__)
@@ -50,7 +51,8 @@ class KeyIndex {
   uint32_t Find(uint64_t hash, IsKey is_key) const {
     const uint8_t tag = Tag(hash);
     size_t at = Home(hash);
-    for (size_t probed = 0; probed < buckets_.size(); ++probed) {
+    size_t left = buckets_.size();
+    do {
       const Bucket& bucket = buckets_[at];
       for (uint32_t match = bucket.Match(tag); match != 0; match &= match - 1) {
         const uint32_t row = bucket.row[__builtin_ctz(match)];
@@ -58,7 +60,7 @@ class KeyIndex {
       }
       if (bucket.overflow == 0) return kNoRow;
       at = Next(at);
-    }
+    } while (--left != 0);
     return kNoRow;
   }
 
@@ -70,14 +72,20 @@ class KeyIndex {
     if (size_ + more <= capacity - capacity / 7) return;
     const size_t wanted =
         std::max(buckets_.size() + buckets_.size() / 2 + 1, (size_ + more) / kEntries * 7 / 6 + 2);
-    Vector<Bucket> old;
-    old.reserve(wanted);
-    AdviseHugePages(old.data(), wanted * sizeof(Bucket));
-    old.resize(wanted);
-    old.swap(buckets_);
-    for (const Bucket& bucket : old) {
+    KeyIndex larger;
+    larger.buckets_.reserve(wanted);
+    AdviseHugePages(larger.buckets_.data(), wanted * sizeof(Bucket));
+    larger.buckets_.resize(wanted);
+    ForEach(hash_of, [&](uint64_t hash, uint32_t row) { larger.Place(hash, row); });
+    larger.buckets_.swap(buckets_);
+  }
+
+  // Calls visit(hash, row) for each key.
+  template <typename HashOf, typename Visit>
+  void ForEach(HashOf hash_of, Visit visit) const {
+    for (const Bucket& bucket : buckets_) {
       for (uint32_t i = 0; i < kEntries; ++i) {
-        if (bucket.tag[i] != 0) Place(hash_of(bucket.row[i]), bucket.row[i]);
+        if (bucket.tag[i] != 0) visit(hash_of(bucket.row[i]), bucket.row[i]);
       }
     }
   }
@@ -111,6 +119,7 @@ class KeyIndex {
 
   void Clear() {
     buckets_.assign(1, Bucket());
+    buckets_.shrink_to_fit();
     size_ = 0;
   }
 

@@ -67,18 +67,21 @@ size_t RowStore::bytes() const {
 
 void RowStore::FindBatch(const Key* keys, const uint64_t* hashes, size_t n, uint32_t* rows,
                          size_t floats) const {
-  for (size_t i = 0; i < std::min(n, kBucketsAhead); ++i) index_.Prefetch(hashes[i]);
-  auto prefetch_row = [&](size_t i) {
-    if (i >= n) return;
-    const uint32_t row = index_.Candidate(hashes[i]);
-    if (row != kNoRow) PrefetchRow(row, floats);
-  };
-  for (size_t i = 0; i < kRowsAhead; ++i) prefetch_row(i);
-  for (size_t i = 0; i < n; ++i) {
-    if (i + kBucketsAhead < n) index_.Prefetch(hashes[i + kBucketsAhead]);
-    prefetch_row(i + kRowsAhead);
-    rows[i] = Find(keys[i], hashes[i]);
-  }
+  index_.With([&](auto of) {
+    for (size_t i = 0; i < std::min(n, kBucketsAhead); ++i) of(hashes[i]).Prefetch(hashes[i]);
+    auto prefetch_row = [&](size_t i) {
+      if (i >= n) return;
+      rows[i] = of(hashes[i]).Candidate(hashes[i]);
+      if (rows[i] != kNoRow) PrefetchRow(rows[i], floats);
+    };
+    for (size_t i = 0; i < kRowsAhead; ++i) prefetch_row(i);
+    for (size_t i = 0; i < n; ++i) {
+      if (i + kBucketsAhead < n) of(hashes[i + kBucketsAhead]).Prefetch(hashes[i + kBucketsAhead]);
+      prefetch_row(i + kRowsAhead);
+      if (rows[i] != kNoRow && meta(rows[i]).key == keys[i]) continue;
+      rows[i] = of(hashes[i]).Find(hashes[i], [&](uint32_t row) { return meta(row).key == keys[i]; });
+    }
+  });
 }
 
 void RowStore::AddSpace() {
@@ -102,7 +105,7 @@ void RowStore::AddChunks(size_t chunks, uint32_t rows) {
   if (chunks_.size() + chunks > chunks_.capacity()) {
     chunks_.reserve(std::max(chunks_.size() + chunks, 2 * chunks_.size()));
   }
-  if (blocks_.size() == blocks_.capacity()) blocks_.reserve(std::max<size_t>(4, 2 * blocks_.size()));
+  if (blocks_.size() == blocks_.capacity()) blocks_.reserve(std::max<size_t>(1, 2 * blocks_.size()));
   const Block block = MakeBlock(chunks * rows);
   blocks_.push_back(block);
   for (size_t i = 0; i < chunks; ++i) {
@@ -112,7 +115,7 @@ void RowStore::AddChunks(size_t chunks, uint32_t rows) {
 }
 
 uint32_t RowStore::Insert(Key key, uint64_t hash) {
-  index_.Reserve([&](uint32_t row) { return Hash(meta(row).key); });
+  index_.Reserve([&](uint32_t row) { return Hash(meta(row).key); }, hash);
   uint32_t row = free_head_;
   if (row != kNoRow) {
     free_head_ = static_cast<uint32_t>(meta(row).key);
@@ -126,7 +129,7 @@ uint32_t RowStore::Insert(Key key, uint64_t hash) {
 }
 
 void RowStore::Reserve(size_t more_rows) {
-  index_.Reserve([&](uint32_t row) { return Hash(meta(row).key); }, more_rows);
+  index_.ReserveMany([&](uint32_t row) { return Hash(meta(row).key); }, more_rows);
   const size_t full = size_t{mask_} + 1;
   const size_t unused = space_ - end_;
   // A first chunk that is still growing is moved when it does; then all the more behind it stays in place.

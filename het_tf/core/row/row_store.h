@@ -18,7 +18,7 @@
 #include "het_tf/core/base/hash.h"
 #include "het_tf/core/base/prefetch.h"
 #include "het_tf/core/base/span.h"
-#include "het_tf/core/row/key_index.h"
+#include "het_tf/core/row/segmented_index.h"
 
 namespace het {
 
@@ -137,7 +137,7 @@ class RowStore {
   uint64_t hash_seed_;
   uint32_t shift_;
   uint32_t mask_;
-  KeyIndex index_;
+  SegmentedIndex index_;
   Vector<Chunk> chunks_;
   Vector<Block> blocks_;
   uint32_t end_ = 0;  // rows [0, end_) have been handed out at least once

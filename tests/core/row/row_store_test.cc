@@ -61,12 +61,13 @@ TEST(RowStore, RowNumbersAreStable) {
 TEST(RowStore, FindBatchEqualsFind) {
   Random r(4);
   RowStore store(5, 9);
-  for (Key key = 0; key < 3000; key += 2) store.Insert(key, store.Hash(key));
-  for (size_t n : {size_t{0}, size_t{1}, size_t{11}, size_t{12}, size_t{24}, size_t{25}, size_t{500}}) {
+  Key key = 0;
+  for (size_t n : {0, 1, 11, 12, 24, 25, 500, 5000}) {
+    for (; key < (n < 5000 ? 3000 : 300000); key += 2) store.Insert(key, store.Hash(key));
     std::vector<Key> keys;
     std::vector<uint64_t> hashes;
     for (size_t i = 0; i < n; ++i) {
-      keys.push_back(r.Between(-10, 3100));
+      keys.push_back(r.Between(-10, key + 100));
       hashes.push_back(store.Hash(keys[i]));
     }
     std::vector<uint32_t> rows(n, 12345);
@@ -107,7 +108,7 @@ TEST(RowStore, OutOfMemoryChangesNothing) {
 
 // Reserved rows take no more memory, whatever existed before; a failed reservation changes nothing.
 TEST(RowStore, ReservedRoomIsEnough) {
-  for (Key rows : {0, 3, 9000, 40000}) {
+  for (Key rows : {0, 3, 9000, 40000, 200000}) {
     RowStore store(16, 1);
     for (Key key = 0; key < rows; ++key) store.Insert(key, store.Hash(key));
     const Key more = 50000;
