@@ -72,7 +72,7 @@ class FollowedStore : public LiveFilesTest {
     for (const std::string& name : names_) {
       WriteBase(name, Dim(), kBaseKeys, kBaseValue);
       TableSpec spec = MakeSchema(name, Dim())->spec();
-      spec.stored = static_cast<Stored>((seed + schemas_.size()) % 3);
+      spec.stored = static_cast<het::Stored>((seed + schemas_.size()) % 3);
       schemas_.push_back(TableSchema::Create(spec).value());
       ASSERT_TRUE(store_->CreateTable(schemas_.back()).ok());
     }
