@@ -100,7 +100,7 @@ class EmbeddingBag(Tables):
       mode: "mean" (default) or "sum"; zeros for an empty bag.
       padding_id: This id is no part of a bag, and is not trained.
       **arguments: Of `het_tf.keras.Embedding`: name, table, optimizer, initializer, seed, l2, max_norm,
-        cache.
+        stored, cache.
 
     Call arguments:
       input: Integers [B, L], or [N] with offsets.
