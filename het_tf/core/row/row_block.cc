@@ -77,7 +77,8 @@ uint8_t* PackHalves(const float* x, size_t n, bool down, uint8_t* out) {
   const uint8_t byte = ScaleByte(down ? largest : largest + 0xfff + ((largest >> 13) & 1), 14);
   if (byte == kFloats) return PutFloats(x, n, out);
   *out = byte;
-  down ? ToHalves<true>(x, n, InversePower(byte), out + 1) : ToHalves<false>(x, n, InversePower(byte), out + 1);
+  down ? ToHalves<true>(x, n, InversePower(byte), out + 1)
+       : ToHalves<false>(x, n, InversePower(byte), out + 1);
   return out + 1 + 2 * n;
 }
 
@@ -245,7 +246,8 @@ bool UnpackBlock(size_t n, Reader* in, float* out) {
   if (byte == kFloats) {
     std::memcpy(out, bytes, n * sizeof(float));
   } else if (other) {
-    kBits == 4 ? FromCoarse(bytes, n, PowerOfTwo(byte), out) : FromIntegers<8>(bytes, n, PowerOfTwo(byte), out);
+    kBits == 4 ? FromCoarse(bytes, n, PowerOfTwo(byte), out)
+               : FromIntegers<8>(bytes, n, PowerOfTwo(byte), out);
   } else if constexpr (kBits == 16) {
     FromHalves(bytes, n, PowerOfTwo(byte), out);
   } else {

@@ -85,7 +85,7 @@ bool SameValues(const TableSpec& a, const TableSpec& b) {
   const auto drawn_as = [](const TableSpec& spec) {
     return spec.drawn_as.empty() ? spec.name : spec.drawn_as;
   };
-  return a.dim == b.dim && a.seed == b.seed && drawn_as(a) == drawn_as(b) &&
+  return a.dim == b.dim && a.stored == b.stored && a.seed == b.seed && drawn_as(a) == drawn_as(b) &&
          a.initializer.name == b.initializer.name && a.initializer.a == b.initializer.a &&
          a.initializer.b == b.initializer.b;
 }

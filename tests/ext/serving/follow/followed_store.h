@@ -70,10 +70,9 @@ class FollowedStore : public LiveFilesTest {
     store_ = std::make_unique<LocalStore>(service_.get());
     source_ = std::make_unique<LocalChanges>(service_.get(), seed);
     for (const std::string& name : names_) {
-      WriteBase(name, Dim(), kBaseKeys, kBaseValue);
-      TableSpec spec = MakeSchema(name, Dim())->spec();
-      spec.stored = static_cast<het::Stored>((seed + schemas_.size()) % 3);
-      schemas_.push_back(TableSchema::Create(spec).value());
+      const auto stored = static_cast<het::Stored>((seed + schemas_.size()) % 3);
+      WriteBase(name, Dim(), kBaseKeys, kBaseValue, serve::RowType::kFloat32, stored);
+      schemas_.push_back(MakeSchema(name, Dim(), stored));
       ASSERT_TRUE(store_->CreateTable(schemas_.back()).ok());
     }
     foreign_ = MakeSchema("of another model", 3);

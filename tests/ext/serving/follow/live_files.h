@@ -18,15 +18,16 @@ class LiveFilesTest : public testing::FolderTest {
  protected:
   std::string Live() const { return Path("het_live"); }
 
-  static Schema MakeSchema(const std::string& name, uint32_t dim) {
+  static Schema MakeSchema(const std::string& name, uint32_t dim, Stored stored = Stored::kFloat32) {
     TableSpec spec = het::testing::NewSpec(name, dim, "sgd", {"normal", 0, 0.1});
     spec.seed = 7;
+    spec.stored = stored;
     return TableSchema::Create(spec).value();
   }
   // Rows of keys 0, 1, ..., each full of `value`.
   void WriteBase(const std::string& name, uint32_t dim, size_t rows, float value,
-                 serve::RowType type = serve::RowType::kFloat32) {
-    const Schema schema = MakeSchema(name, dim);
+                 serve::RowType type = serve::RowType::kFloat32, Stored stored = Stored::kFloat32) {
+    const Schema schema = MakeSchema(name, dim, stored);
     serve::WriteOptions options;
     options.row_type = type;
     std::filesystem::remove(Path(name + ".het"));
