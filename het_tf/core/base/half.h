@@ -22,8 +22,8 @@ inline float FloatFromBits(uint32_t bits) {
 constexpr uint32_t kInfinity = 0x7f800000;  // its bits
 
 // 2^(byte - 127), and one over it: both are normal numbers for every byte from 1 to 253.
-inline float PowerOfTwo(uint8_t byte) { return FloatFromBits(static_cast<uint32_t>(byte) << 23); }
-inline float InversePower(uint8_t byte) { return FloatFromBits(static_cast<uint32_t>(254 - byte) << 23); }
+inline float ScaleOf(uint8_t byte) { return FloatFromBits(static_cast<uint32_t>(byte) << 23); }
+inline float InverseOf(uint8_t byte) { return FloatFromBits(static_cast<uint32_t>(254 - byte) << 23); }
 
 // |x| below 2^22, rounded to an integer, ties to even. As one expression of additions it becomes SIMD code
 // for any CPU.

@@ -77,8 +77,7 @@ uint8_t* PackHalves(const float* x, size_t n, bool down, uint8_t* out) {
   const uint8_t byte = ScaleByte(down ? largest : largest + 0xfff + ((largest >> 13) & 1), 14);
   if (byte == kFloats) return PutFloats(x, n, out);
   *out = byte;
-  down ? ToHalves<true>(x, n, InversePower(byte), out + 1)
-       : ToHalves<false>(x, n, InversePower(byte), out + 1);
+  down ? ToHalves<true>(x, n, InverseOf(byte), out + 1) : ToHalves<false>(x, n, InverseOf(byte), out + 1);
   return out + 1 + 2 * n;
 }
 
@@ -151,7 +150,7 @@ uint8_t* PackIntegers(const float* x, size_t n, uint64_t dither, uint8_t* out, u
   const uint8_t byte = dithered != kFloats ? dithered : limited(NearestByte<kBits>(largest));
   if (byte == kFloats) return PutFloats(x, n, out);
   *out = kFew ? (byte - kFewByte) | other : byte;
-  const float inverse = InversePower(byte);
+  const float inverse = InverseOf(byte);
   if (dithered == kFloats) {
     PutIntegers<kBits>(
         n, [=](size_t i) { return Nearest(x[i] * inverse); }, out + 1);
@@ -196,7 +195,7 @@ template <int kBits>
 bool Fits(const float* x, size_t n) {
   const uint8_t byte = FewByte(NearestByte<kBits>(LargestBits(x, n)));
   if (byte == kFloats) return true;
-  const float inverse = InversePower(byte);
+  const float inverse = InverseOf(byte);
   return std::all_of(x, x + n, [=](float each) { return Nearest(each * inverse) == each * inverse; });
 }
 
@@ -215,7 +214,7 @@ uint8_t CoarseByte(const float* x, size_t n) {
 uint8_t* PackCoarse(uint8_t byte, const float* x, size_t n, uint8_t* out) {
   *out++ = byte;
   std::memset(out, 0, CoarseBytes(n));
-  const float inverse = InversePower((byte & ~kOther) + kFewByte) * 0.5f;
+  const float inverse = InverseOf((byte & ~kOther) + kFewByte) * 0.5f;
   for (size_t i = 0; i < n; ++i) {
     const float whole = std::min(std::max(std::floor(x[i] * inverse), -2.0f), 1.0f);
     out[i / 4] |= static_cast<uint8_t>((static_cast<int32_t>(whole) & 3) << 2 * (i % 4));
@@ -246,12 +245,11 @@ bool UnpackBlock(size_t n, Reader* in, float* out) {
   if (byte == kFloats) {
     std::memcpy(out, bytes, n * sizeof(float));
   } else if (other) {
-    kBits == 4 ? FromCoarse(bytes, n, PowerOfTwo(byte), out)
-               : FromIntegers<8>(bytes, n, PowerOfTwo(byte), out);
+    kBits == 4 ? FromCoarse(bytes, n, ScaleOf(byte), out) : FromIntegers<8>(bytes, n, ScaleOf(byte), out);
   } else if constexpr (kBits == 16) {
-    FromHalves(bytes, n, PowerOfTwo(byte), out);
+    FromHalves(bytes, n, ScaleOf(byte), out);
   } else {
-    FromIntegers<kBits>(bytes, n, PowerOfTwo(byte), out);
+    FromIntegers<kBits>(bytes, n, ScaleOf(byte), out);
   }
   return true;
 }

@@ -108,7 +108,7 @@ uint8_t ToIntegers(const float* x, size_t n, uint64_t draw, int8_t* out) {
   // Of exponent e: integers up to 127 with e - 6, unless the fraction is above 63/64.
   const uint32_t coarse = (largest >> 23) + ((largest & 0x7fffff) > 0x7e0000 ? 1 : 0);
   const auto scale = static_cast<uint8_t>(coarse > 6 ? coarse - 6 : 1);
-  const float inverse = InversePower(scale);
+  const float inverse = InverseOf(scale);
   const int32_t top = coarse == 255 ? kMost / 2 : kMost;  // 64 would be infinite
   const Draws draws(draw);
   if (!finite) {
@@ -137,10 +137,9 @@ uint8_t ToIntegers(const float* x, size_t n, uint64_t draw, int8_t* out) {
 
 void FromIntegers(const int8_t* in, size_t n, uint8_t scale, float* out) {
   if (scale == kInfinite) {
-    for (size_t i = 0; i < n; ++i)
-      out[i] = in[i] == 0 ? 0 : static_cast<float>(in[i]) * PowerOfTwo(kInfinite);
+    for (size_t i = 0; i < n; ++i) out[i] = in[i] == 0 ? 0 : static_cast<float>(in[i]) * ScaleOf(kInfinite);
   } else {
-    const float unit = PowerOfTwo(scale);
+    const float unit = ScaleOf(scale);
     for (size_t i = 0; i < n; ++i) out[i] = static_cast<float>(in[i]) * unit;
   }
   for (size_t i = 0; i < n; ++i) out[i] = in[i] == kNotANumber ? FloatFromBits(0x7fc00000) : out[i];
