@@ -1,6 +1,6 @@
 """What slow_link trains: models of the examples, their batches and losses, whichever side looks up the rows.
 
-A task's batch has all ids of a step in one tensor, int64 `[B, width]`, which the sides of training.py read.
+A task's batch has all ids of a step in one tensor, int64 `[B, width]`, which both sides (sides.py) read.
 """
 
 from __future__ import annotations

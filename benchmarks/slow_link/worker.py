@@ -12,7 +12,7 @@ import horovod.tensorflow as hvd
 import tensorflow as tf
 
 import het_tf
-from benchmarks.slow_link import control, training
+from benchmarks.slow_link import control, sides
 from benchmarks.slow_link.job import Job
 
 
@@ -23,13 +23,13 @@ def meet() -> None:
 
 def main() -> None:
     job = Job.parse(sys.argv[1])
-    training.one_thread()
+    sides.one_thread()
     het_tf.init(ps=job.ps)
-    trainers: dict[str, training.Trainer] = {}
+    trainers: dict[str, sides.Trainer] = {}
 
     def make(command: dict[str, Any]) -> dict[str, Any]:
         name = command["system"]
-        trainers[name] = training.Trainer(job, name, job.systems[name], hvd.rank())
+        trainers[name] = sides.Trainer(job, name, job.systems[name], hvd.rank())
         return {"dense_bytes": trainers[name].dense_bytes}
 
     def run(command: dict[str, Any]) -> dict[str, Any]:
