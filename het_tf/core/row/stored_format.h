@@ -3,9 +3,8 @@
 //
 //   row        value: dim floats | slots: dim floats or one float each
 //   kFloat32   the same
-//   kBfloat16  slots of one float as they are | the value, 16 bits a number | slots of dim floats, 16 bits
-//   each kInt8      slots of one float as they are | the value, 8-bit integers | slots of dim floats, 16 bits
-//   each |
+//   kBfloat16  slots of one float | the value, 16 bits a number | slots of dim floats, 16 bits a number
+//   kInt8      slots of one float | the value, 8-bit integers | slots of dim floats, 16 bits a number |
 //              a byte, the scale: a number of the value is its integer times 2^(byte - 127)
 //
 // with zeros up to a multiple of four bytes. The scale is the least by which no integer is above 127, so

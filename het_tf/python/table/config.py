@@ -30,9 +30,9 @@ class TableConfig:
         rows).
       max_norm: Rows longer than this (Euclidean) after an update are scaled back to it; None: no limit.
       stored: How the store, at a server or in this process, keeps rows: "float32", "bfloat16" (half of the
-        memory) or "int8" (a quarter; slots of `dim` floats take 16 bits). Arithmetic is float32, and updates
-        are rounded at random, so that small ones add up (docs/concepts.md, "Rows in 16 and 8 bits"). `Ftrl`
-        needs "float32"; "int8" needs a dim of at least 2.
+        values' memory) or "int8" (a quarter; slots of `dim` floats take 16 bits). Arithmetic is float32;
+        updates are rounded at random, so that small ones add up (docs/concepts.md, "Rows in 16 and 8 bits").
+        `Ftrl` needs "float32"; "int8" needs a dim of at least 2.
       ttl: Seconds since a row's last update after which it is removed; None: never.
       max_rows: Approximate limit of rows; beyond it the least recently updated of a few sampled rows
         is removed. None: no limit.
